@@ -1,0 +1,109 @@
+"""Scalar functions that geometry needs where their textbook forms lose digits."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def sinc(x: Array) -> Array:
+    """``sin(x)/x``, equal to 1 at 0."""
+    return np.sinc(x / np.pi)
+
+
+def sinhc(x: Array) -> Array:
+    """``sinh(x)/x``, equal to 1 at 0."""
+    safe = np.where(x == 0.0, 1.0, x)
+    return np.where(x == 0.0, 1.0, np.sinh(safe) / safe)
+
+
+def log_sinc(x: Array) -> Array:
+    """``log(sin(x)/x)`` for ``|x| <= pi``; minus infinity at ``pi`` and past it."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.where(np.abs(x) < np.pi, sinc(x), 0.0))
+
+
+def log_sinhc(x: Array) -> Array:
+    """``log(sinh(x)/x)``, without overflow."""
+    x = np.abs(x)
+    large = np.maximum(x, 1.0)
+    far = large - np.log(2.0 * large) + np.log1p(-np.exp(-2.0 * large))
+    return np.where(x > 1.0, far, np.log(sinhc(np.minimum(x, 1.0))))
+
+
+def angle_over_sine(cosine: Array) -> Array:
+    """``t/sin(t)`` as a function of ``cos(t)``, for ``t`` in ``[0, pi)``: smooth at ``cos(t) = 1``."""
+    half_sine = np.sqrt(0.5 * (1.0 - np.minimum(cosine, 1.0)))
+    half_cosine = np.sqrt(0.5 * (1.0 + np.minimum(cosine, 1.0)))
+    safe = np.where(half_sine == 0.0, 1.0, half_sine)
+    with np.errstate(divide="ignore"):
+        ratio = np.arctan2(half_sine, half_cosine) / (safe * half_cosine)
+    return np.where(half_sine == 0.0, 1.0, ratio)
+
+
+def log_difference_quotient(a: Array, b: Array) -> Array:
+    """``(log a - log b)/(a - b)`` for positive numbers, ``1/a`` where they agree."""
+    z = (a - b) / (a + b)
+    near = np.abs(z) < 0.5
+    # log(a/b) = 2 artanh(z), whose quotient by z is smooth; far apart the two logarithms do not cancel
+    small = np.where(near & (z != 0.0), z, 0.25)
+    smooth = np.where(z == 0.0, 1.0, np.arctanh(small) / small)
+    return np.where(near, 2.0 * smooth / (a + b), (np.log(a) - np.log(b)) / np.where(near, 1.0, a - b))
+
+
+def transpose(matrix: Array) -> Array:
+    return np.swapaxes(matrix, -1, -2)
+
+
+def symmetric(matrix: Array) -> Array:
+    return 0.5 * (matrix + transpose(matrix))
+
+
+def frobenius(matrix: Array) -> Array:
+    return np.sqrt(np.einsum("...ij,...ij->...", matrix, matrix))
+
+
+def conjugate(factor: Array, middle: Array) -> Array:
+    """``F M F'``, symmetric to the last bit for symmetric ``M``."""
+    return symmetric(factor @ middle @ transpose(factor))
+
+
+def spectral(vectors: Array, values: Array) -> Array:
+    """``V diag(values) V'``."""
+    return symmetric((vectors * values[..., None, :]) @ transpose(vectors))
+
+
+def subtract_product(v: Array, u: Array, r: Array) -> Array:
+    """``v - u @ r`` evaluated in twice the working precision, then rounded once.
+
+    The difference of two nearly equal subspaces or shapes is a residual of this form; in plain arithmetic its
+    relative accuracy is the machine epsilon divided by the separation.
+    """
+    high = v.copy()
+    low = np.zeros_like(high)
+    for k in range(u.shape[-1]):
+        product, error = _two_product(u[..., :, k, None], -r[..., None, k, :])
+        high, lost = _two_sum(high, product)
+        low += lost + error
+    return high + low
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """Dekker's product: ``a * b`` and its rounding error, both exact in binary64 away from overflow."""
+    product = a * b
+    a_high, b_high = _upper_half(a), _upper_half(b)
+    a_low, b_low = a - a_high, b - b_high
+    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+
+
+def _upper_half(a: Array) -> Array:
+    scaled = 134217729.0 * a  # 2^27 + 1
+    return scaled - (scaled - a)

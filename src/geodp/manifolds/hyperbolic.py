@@ -1,0 +1,160 @@
+"""Hyperbolic space on the hyperboloid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.manifolds._functions import Array, log_sinhc, sinhc
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Hyperbolic(Manifold):
+    r"""Hyperbolic space of dimension ``d`` and curvature -1, as a sheet of the hyperboloid in ``R^(1,d)``.
+
+    Points ``(t, x)`` have ``t = sqrt(1 + |x|^2)``: the time coordinate comes first and follows from the others.
+    Tangent vectors ``(a, u)`` at ``(t, x)`` have ``a t = x.u``; the metric is the Minkowski product ``u.u - a a``.
+    Geodesics through the origin ``(1, 0)`` are ``(cosh s, sinh s e)`` and have unit speed.
+
+    >>> Hyperbolic(2).dist([1.0, 0.0, 0.0], [2**0.5, 1.0, 0.0])
+    0.881373587019543
+    """
+
+    d: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "d", whole_number(self.d, 1, "the dimension of Hyperbolic"))
+
+    @property
+    def dim(self) -> int:
+        return self.d
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.d + 1,)
+
+    @property
+    def origin(self) -> Array:
+        return _with_time(np.zeros(self.d))
+
+    @property
+    def curvature(self) -> float:
+        return 0.0
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.inf
+
+    @property
+    def diameter(self) -> float:
+        return math.inf
+
+    @property
+    def rank(self) -> int:
+        return 1
+
+    @property
+    def volume_bound(self) -> VolumeBound:
+        return VolumeBound.from_roots(self.d - 1, self.d - 1.0, -1)
+
+    @property
+    def volume_entropy(self) -> float:
+        return self.d - 1.0
+
+    def raw_exp(self, p: Array, v: Array) -> Array:
+        length = self.raw_norm(p, v)[..., None]
+        return _with_time(np.cosh(length) * p[..., 1:] + sinhc(length) * v[..., 1:])
+
+    def raw_log(self, p: Array, q: Array) -> Array:
+        x, y = p[..., 1:], q[..., 1:]
+        length = self.raw_dist(p, q)[..., None]
+        # q - cosh(length) p, without subtracting cosh(length) - 1 from 1
+        space = (y - x - 2.0 * np.sinh(0.5 * length) ** 2 * x) / sinhc(length)
+        return _tangent_with_time(x, space)
+
+    def raw_dist(self, p: Array, q: Array) -> Array:
+        # In polar coordinates sinh^2(dist/2) = sinh^2((a-b)/2) + sinh a sinh b sin^2(gamma/2): two terms that cannot cancel.
+        x, y = p[..., 1:], q[..., 1:]
+        sinh_a, sinh_b = np.linalg.vector_norm(x, axis=-1), np.linalg.vector_norm(y, axis=-1)
+        apart = y - x
+        both = sinh_a * np.sqrt(1.0 + sinh_b**2) + sinh_b * np.sqrt(1.0 + sinh_a**2)  # sinh(a + b)
+        radial = np.arcsinh(_quotient(np.vecdot(apart, x + y), both))
+        unit_x, unit_y = _quotient(x, sinh_a[..., None]), _quotient(y, sinh_b[..., None])
+        middle = unit_x + unit_y
+        middle = _quotient(middle, np.linalg.vector_norm(middle, axis=-1, keepdims=True))
+        across = apart - np.vecdot(apart, middle)[..., None] * middle
+        half_sine = np.where(
+            np.vecdot(unit_x, unit_y) < 0.0,
+            0.5 * np.linalg.vector_norm(unit_x - unit_y, axis=-1),
+            _quotient(np.linalg.vector_norm(across, axis=-1), sinh_a + sinh_b),
+        )
+        return 2.0 * np.arcsinh(np.hypot(np.sinh(0.5 * radial), np.sqrt(sinh_a * sinh_b) * half_sine))
+
+    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
+        u_along, u_across = _split(p[..., 1:], u[..., 1:])
+        v_along, v_across = _split(p[..., 1:], v[..., 1:])
+        return np.vecdot(u_across, v_across) + u_along * v_along / (1.0 + np.vecdot(p[..., 1:], p[..., 1:]))
+
+    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
+        return (self.d - 1) * log_sinhc(self.raw_norm(p, v))
+
+    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
+        return np.ones_like(self.raw_norm(p, v), dtype=np.bool_)
+
+    def raw_tangent(self, p: Array, coordinates: Array) -> Array:
+        x = p[..., 1:]
+        return _tangent_with_time(x, coordinates + x * (np.vecdot(x, coordinates) / (1.0 + _time(x)))[..., None])
+
+    def raw_coordinates(self, p: Array, v: Array) -> Array:
+        x = p[..., 1:]
+        along, across = _split(x, v[..., 1:])
+        unit = _quotient(x, np.linalg.vector_norm(x, axis=-1, keepdims=True))
+        return across + unit * (along / _time(x))[..., None]
+
+    def raw_move_origin(self, p: Array, x: Array) -> Array:
+        boost, y = p[..., 1:], x[..., 1:]
+        time = _time(y)
+        return _with_time(y + boost * (time + np.vecdot(boost, y) / (1.0 + _time(boost)))[..., None])
+
+    def raw_project(self, x: Array) -> Array:
+        return _with_time(x[..., 1:])
+
+    def raw_project_tangent(self, p: Array, v: Array) -> Array:
+        return _tangent_with_time(p[..., 1:], v[..., 1:])
+
+    def requirements(self, x: Array) -> Iterator[Requirement]:
+        time = _time(x[..., 1:])
+        off = x[..., 0] - time
+        yield Requirement(np.abs(off) <= TOLERANCE * time, off, "the first entry must be sqrt(1 + |rest|^2) but is off by {:.3g}")
+
+
+def _time(space: Array) -> Array:
+    return np.sqrt(1.0 + np.vecdot(space, space))
+
+
+def _with_time(space: Array) -> Array:
+    return np.concatenate([_time(space)[..., None], space], axis=-1)
+
+
+def _tangent_with_time(x: Array, space: Array) -> Array:
+    time = np.vecdot(x, space) / _time(x)
+    return np.concatenate([time[..., None], space + np.zeros_like(x)], axis=-1)
+
+
+def _quotient(numerator: Array, denominator: Array) -> Array:
+    """``numerator / denominator``, and 0 where the denominator is 0."""
+    return np.where(denominator == 0.0, 0.0, numerator / np.where(denominator == 0.0, 1.0, denominator))
+
+
+def _split(x: Array, u: Array) -> tuple[Array, Array]:
+    """The component of ``u`` along ``x``, and the rest of it; all of it is rest if ``x`` is 0."""
+    unit = _quotient(x, np.linalg.vector_norm(x, axis=-1, keepdims=True))
+    along = np.vecdot(unit, u)
+    return along, u - along[..., None] * unit

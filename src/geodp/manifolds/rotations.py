@@ -1,0 +1,224 @@
+"""Rotation matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.manifolds._functions import Array, angle_over_sine, frobenius, log_sinc, sinc, symmetric, transpose
+from geodp.manifolds._small_eigen import eigh
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Rotations(Manifold):
+    r"""The group ``SO(n)`` of ``n x n`` rotation matrices with its bi-invariant metric.
+
+    Tangent vectors at ``R`` are ``R A`` with ``A`` skew-symmetric; ``inner(R, RA, RB) = tr(A'B)/2``, so that turning one
+    plane by the angle ``t`` has length ``t``, and the distance of two rotations is the Euclidean norm of the angles of
+    the rotation between them. The origin is the identity matrix.
+
+    >>> import numpy as np
+    >>> Rotations(3).dist(np.eye(3), [[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    1.5707963267948966
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", whole_number(self.n, 2, "the size of the matrices of Rotations"))
+
+    @property
+    def dim(self) -> int:
+        return self.n * (self.n - 1) // 2
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.n, self.n)
+
+    @property
+    def origin(self) -> Array:
+        return np.eye(self.n)
+
+    @property
+    def curvature(self) -> float:
+        return {2: 0.0, 3: 0.25}.get(self.n, 0.5)
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.pi
+
+    @property
+    def diameter(self) -> float:
+        return math.pi * math.sqrt(self.rank)
+
+    @property
+    def rank(self) -> int:
+        return self.n // 2
+
+    @property
+    def volume_bound(self) -> VolumeBound:
+        return VolumeBound.from_roots(self.dim - self.rank, 0.5 * (self.n - 2), 1)
+
+    @property
+    def volume_entropy(self) -> float:
+        return 0.0
+
+    @property
+    def cut_locus(self) -> str:
+        return "a rotation by the angle pi"
+
+    def raw_exp(self, p: Array, v: Array) -> Array:
+        a = _skew(transpose(p) @ v)
+        if self.n == 3:
+            angle = (frobenius(a) * math.sqrt(0.5))[..., None, None]
+            return p @ (np.eye(3) + sinc(angle) * a + 0.5 * sinc(0.5 * angle) ** 2 * (a @ a))
+        angles, vectors = np.linalg.eigh(-1j * a)
+        turned = (vectors * np.exp(1j * angles)[..., None, :]) @ np.conj(transpose(vectors))
+        return p @ turned.real
+
+    def raw_log(self, p: Array, q: Array) -> Array:
+        sine, cosine = _relative(p, q)
+        return p @ (_log3(sine, cosine) if self.n == 3 else _Planes.of(sine, cosine).log())
+
+    def raw_dist(self, p: Array, q: Array) -> Array:
+        sine, cosine = _relative(p, q)
+        return _angle3(sine, cosine) if self.n == 3 else _Planes.of(sine, cosine).norm()
+
+    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
+        return 0.5 * np.einsum("...ij,...ij->...", u, v) + np.zeros(p.shape[:-2])
+
+    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
+        angles = self._angles(p, v)
+        i, j = np.triu_indices(self.rank, 1)
+        pairs = log_sinc(0.5 * (angles[..., i] - angles[..., j])) + log_sinc(0.5 * (angles[..., i] + angles[..., j]))
+        singles = log_sinc(0.5 * angles) if self.n % 2 else np.zeros_like(angles)
+        return 2.0 * (pairs.sum(axis=-1) + singles.sum(axis=-1))
+
+    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
+        return self._angles(p, v)[..., 0] < math.pi
+
+    def _angles(self, p: Array, v: Array) -> Array:
+        """The rotation angles of ``exp(p, v)`` relative to ``p``, unwrapped and descending: ``n//2`` of them."""
+        a = _skew(transpose(p) @ v)
+        if self.n == 3:
+            return (frobenius(a) * math.sqrt(0.5))[..., None]
+        return np.asarray(np.linalg.eigvalsh(-1j * a), dtype=np.float64)[..., : -self.rank - 1 : -1]
+
+    def raw_tangent(self, p: Array, coordinates: Array) -> Array:
+        i, j = np.tril_indices(self.n, -1)
+        a = np.zeros((*coordinates.shape[:-1], self.n, self.n))
+        a[..., i, j] = coordinates
+        a[..., j, i] = -coordinates
+        return p @ a
+
+    def raw_coordinates(self, p: Array, v: Array) -> Array:
+        i, j = np.tril_indices(self.n, -1)
+        entries: Array = _skew(transpose(p) @ v)[..., i, j]
+        return entries
+
+    def raw_move_origin(self, p: Array, x: Array) -> Array:
+        return p @ x
+
+    def raw_project(self, x: Array) -> Array:
+        left, _, right = np.linalg.svd(x)
+        # the nearest orthogonal matrix; if that is a reflection, the nearest rotation turns its weakest axis round
+        left[..., -1] *= np.where(np.linalg.det(left @ right) < 0.0, -1.0, 1.0)[..., None]
+        return left @ right
+
+    def raw_project_tangent(self, p: Array, v: Array) -> Array:
+        return p @ _skew(transpose(p) @ v)
+
+    def requirements(self, x: Array) -> Iterator[Requirement]:
+        off = np.abs(transpose(x) @ x - np.eye(self.n)).max(axis=(-1, -2))
+        yield Requirement(off <= TOLERANCE, off, "the matrix must be orthogonal but x'x differs from the identity by {:.3g}")
+        determinant = np.linalg.det(x)
+        yield Requirement(determinant > 0.0, determinant, "the determinant must be 1 but is {:.3g}")
+
+
+def _skew(matrix: Array) -> Array:
+    return 0.5 * (matrix - transpose(matrix))
+
+
+def _relative(p: Array, q: Array) -> tuple[Array, Array]:
+    """The skew and the symmetric part of ``p'q``: its sines and cosines."""
+    # p'p is symmetric, so q - p has the same skew part as q, and keeps its digits when the two are close
+    return _skew(transpose(p) @ (q - p)), symmetric(transpose(p) @ q)
+
+
+def _angle3(sine: Array, cosine: Array) -> Array:
+    twice_cosine = np.trace(cosine, axis1=-2, axis2=-1) - 1.0
+    return np.arctan2(math.sqrt(2.0) * frobenius(sine), twice_cosine)
+
+
+def _log3(sine: Array, cosine: Array) -> Array:
+    angle = _angle3(sine, cosine)
+    length = frobenius(sine) * math.sqrt(0.5)
+    safe = np.where(length > 0.0, length, 1.0)
+    log = np.where(length > 0.0, angle / safe, 1.0)[..., None, None] * sine
+    far = angle > 2.5
+    if far.any():
+        # near a half turn the skew part fades; the symmetric part, cos t I + (1 - cos t) a a', still shows the axis a
+        outer = cosine[far] - np.cos(angle[far])[..., None, None] * np.eye(3)
+        longest = np.diagonal(outer, axis1=-2, axis2=-1).argmax(axis=-1)
+        axis = np.take_along_axis(outer, longest[:, None, None], axis=-1)[..., 0]
+        axis = axis / np.linalg.vector_norm(axis, axis=-1, keepdims=True)
+        unsigned = np.cross(np.eye(3), axis[:, None, :])  # the skew matrix of the axis, up to its sense
+        sense = np.einsum("...ij,...ij->...", unsigned, sine[far])
+        signed = np.where(np.abs(sense) > 4e-16, np.sign(sense), np.nan)
+        log[far] = (signed * angle[far])[..., None, None] * unsigned
+    return log
+
+
+class _Planes(NamedTuple):
+    """A rotation split into its planes of small and of large angle.
+
+    In the eigenvectors of the symmetric part the first ``2 m`` coordinates are the planes turned by more than about a
+    right angle, the others those turned by less. On the latter the logarithm is the skew part times the smooth function
+    ``t/sin t`` of ``cos t``; on the former it is ``pi J - (pi - t) J``, with ``J`` the orthogonal polar factor of the
+    skew part, which stays well determined up to the cut locus.
+    """
+
+    vectors: Array
+    small: Array
+    large: Array
+    quarter_turn: Array
+    sines: Array
+    in_large: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, sine: Array, cosine: Array) -> _Planes:
+        n = sine.shape[-1]
+        cosines, vectors = eigh(cosine)
+        # split at the widest gap between pairs of cosines within this window, so that no plane is torn apart
+        low, high = -0.9, -0.3
+        padded = np.concatenate([np.full_like(cosines[..., :1], low), cosines, np.full_like(cosines[..., :1], high)], axis=-1)
+        below, above = padded[..., 0 : n + 1 : 2], padded[..., 1 : n + 2 : 2]
+        large_planes = (np.minimum(above, high) - np.maximum(below, low)).argmax(axis=-1)
+        in_large = np.arange(n) < 2 * large_planes[..., None]
+        turned = transpose(vectors) @ sine @ vectors
+        both_large = in_large[..., :, None] & in_large[..., None, :]
+        both_small = ~in_large[..., :, None] & ~in_large[..., None, :]
+        root = np.sqrt(angle_over_sine(np.where(in_large, -cosines, cosines)))
+        scaled = root[..., :, None] * turned * root[..., None, :]
+        # the identity on the small planes keeps them out of the polar factor of the large ones
+        left, sines, right = np.linalg.svd(np.where(both_large, turned, np.eye(n) * ~in_large[..., None, :]))
+        quarter_turn = np.where(both_large, left @ right, 0.0)
+        return cls(vectors, np.where(both_small, scaled, 0.0), np.where(both_large, scaled, 0.0), quarter_turn, sines, in_large)
+
+    def log(self) -> Array:
+        inner = self.small + math.pi * self.quarter_turn - self.large
+        defined = self.sines[..., -1] > 4e-16
+        return np.where(defined[..., None, None], _skew(self.vectors @ inner @ transpose(self.vectors)), np.nan)
+
+    def norm(self) -> Array:
+        # the singular values of the identity on the small planes are 1, the largest there can be, and come first
+        count = np.arange(self.sines.shape[-1]) >= (~self.in_large).sum(axis=-1)[..., None]
+        angles = np.where(count, math.pi - np.arcsin(np.minimum(self.sines, 1.0)), 0.0)
+        return np.sqrt(0.5 * (frobenius(self.small) ** 2 + np.vecdot(angles, angles)))

@@ -1,0 +1,173 @@
+"""Kendall's shapes of labelled points in the plane."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.manifolds._functions import Array, frobenius, log_sinc, sinc, subtract_product
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+
+Complex = NDArray[np.complex128]
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class PlanarShapes(Manifold):
+    r"""Configurations of ``landmarks`` labelled points in the plane, up to translation, size and rotation.
+
+    A point is a ``(landmarks, 2)`` array of coordinates with mean zero and Euclidean norm 1; turning it about the
+    origin gives the same point, and :meth:`project` takes any raw configuration to its shape. As complex vectors these
+    are the points of the complex projective space of complex dimension ``landmarks - 2``. Tangent vectors at ``z``
+    have mean zero and are complex-orthogonal to ``z``, with the Euclidean inner product: distances run from 0 to
+    ``pi/2`` (Fubini-Study, curvatures between 1 and 4). The origin is the regular polygon.
+
+    >>> triangle = PlanarShapes(3)
+    >>> flat = triangle.project([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]])
+    >>> round(triangle.dist(triangle.origin, flat), 12)
+    0.785398163397
+    """
+
+    landmarks: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "landmarks", whole_number(self.landmarks, 3, "the number of landmarks of PlanarShapes"))
+
+    @property
+    def dim(self) -> int:
+        return 2 * self.landmarks - 4
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.landmarks, 2)
+
+    @property
+    def origin(self) -> Array:
+        return _real(self._modes()[:, 1])
+
+    @property
+    def curvature(self) -> float:
+        return 4.0
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.pi / 2.0
+
+    @property
+    def diameter(self) -> float:
+        return math.pi / 2.0
+
+    @property
+    def rank(self) -> int:
+        return 1
+
+    @property
+    def volume_bound(self) -> VolumeBound:
+        return VolumeBound.from_roots(self.dim - 1, self.dim + 2.0, 1)
+
+    @property
+    def volume_entropy(self) -> float:
+        return 0.0
+
+    @property
+    def cut_locus(self) -> str:
+        return "complex-orthogonal shapes, at distance pi/2"
+
+    def raw_exp(self, p: Array, v: Array) -> Array:
+        length = frobenius(v)[..., None, None]
+        return np.cos(length) * p + sinc(length) * v
+
+    def raw_log(self, p: Array, q: Array) -> Array:
+        across, product = _across(p, q)
+        cosine, sine = np.abs(product), frobenius(across)
+        # turn the residual so that q is aligned with p; the angle of a vanishing product is arbitrary
+        turn = np.conj(product) / np.where(cosine > 4e-16, cosine, np.nan)
+        scale = np.arctan2(sine, cosine) / np.where(sine > 0.0, sine, 1.0)
+        return _real((turn * scale)[..., None] * _complex(across))
+
+    def raw_dist(self, p: Array, q: Array) -> Array:
+        across, product = _across(p, q)
+        return np.arctan2(frobenius(across), np.abs(product))
+
+    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
+        return np.einsum("...ij,...ij->...", u, v) + np.zeros(p.shape[:-2])
+
+    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
+        length = self.raw_norm(p, v)
+        density = log_sinc(2.0 * length)
+        return density + (self.dim - 2) * log_sinc(length) if self.dim > 2 else density
+
+    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
+        return self.raw_norm(p, v) < math.pi / 2.0
+
+    def raw_tangent(self, p: Array, coordinates: Array) -> Array:
+        # the polygon is the first Fourier mode and the constant the zeroth: the others span its horizontal space
+        modes = coordinates[..., 0::2] + 1j * coordinates[..., 1::2]
+        return self._turn(p, _real(modes @ self._modes()[:, 2:].T))
+
+    def raw_coordinates(self, p: Array, v: Array) -> Array:
+        modes = _complex(self._turn(p, v, inverse=True)) @ self._modes()[:, 2:].conj()
+        return np.stack([modes.real, modes.imag], axis=-1).reshape(*modes.shape[:-1], self.dim)
+
+    def raw_move_origin(self, p: Array, x: Array) -> Array:
+        return self._turn(p, x)
+
+    def _modes(self) -> Complex:
+        index = np.arange(self.landmarks)
+        turns = (index[:, None] * index[None, :]) % self.landmarks
+        modes: Complex = np.exp(2j * np.pi * turns / self.landmarks) / math.sqrt(self.landmarks)
+        return modes
+
+    def _turn(self, p: Array, x: Array, inverse: bool = False) -> Array:
+        """A unitary map of centred configurations that takes the polygon to ``p``, or its inverse, applied to ``x``.
+
+        A complex Householder reflection times a phase, with the sign that keeps its axis away from zero.
+        """
+        origin, target, moved = _complex(self.origin), _complex(p), _complex(x)
+        product = np.vecdot(origin, target)
+        phase = np.where(product == 0.0, 1.0, product / np.where(product == 0.0, 1.0, np.abs(product)))[..., None]
+        axis = target + phase * origin
+        reflected = moved - axis * (2.0 * np.vecdot(axis, moved) / np.vecdot(axis, axis))[..., None]
+        return _real(-(np.conj(phase) if inverse else phase) * reflected)
+
+    def raw_project(self, x: Array) -> Array:
+        centred = x - x.mean(axis=-2, keepdims=True)
+        return centred / frobenius(centred)[..., None, None]
+
+    def raw_project_tangent(self, p: Array, v: Array) -> Array:
+        z, u = _complex(p), _complex(v - v.mean(axis=-2, keepdims=True))
+        return _real(u - z * np.vecdot(z, u)[..., None])
+
+    def requirements(self, x: Array) -> Iterator[Requirement]:
+        centre = np.linalg.vector_norm(x.mean(axis=-2), axis=-1)
+        yield Requirement(centre <= TOLERANCE, centre, "the mean of the landmarks must be 0 but is {:.3g} away from it")
+        norm = frobenius(x)
+        yield Requirement(np.abs(norm - 1.0) <= TOLERANCE, norm, "the norm must be 1 but is {:.12g}")
+
+
+def _complex(x: Array) -> Complex:
+    return x[..., 0] + 1j * x[..., 1]
+
+
+def _real(z: Complex) -> Array:
+    return np.stack([z.real, z.imag], axis=-1)
+
+
+def _across(p: Array, q: Array) -> tuple[Array, Complex]:
+    """The part of ``q`` complex-orthogonal to ``p``, and their complex product."""
+    product = np.asarray(np.vecdot(_complex(p), _complex(q)))
+    multiplier = np.stack([product.real, product.imag, -product.imag, product.real], axis=-1)
+    multiplier = multiplier.reshape(*product.shape, 2, 2)
+    across = q - p @ multiplier
+    near = np.abs(across).max(axis=(-1, -2)) < 0.01
+    if near.any():
+        base = np.broadcast_to(p, across.shape)[near]
+        across[near] = subtract_product(np.broadcast_to(q, across.shape)[near], base, multiplier[near])
+    # what rounding left along p and along the constants
+    z, w = _complex(p), _complex(across - across.mean(axis=-2, keepdims=True))
+    return _real(w - z * np.vecdot(z, w)[..., None]), product

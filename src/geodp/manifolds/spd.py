@@ -1,0 +1,311 @@
+"""Symmetric positive-definite matrices, with their two usual metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.manifolds._functions import (
+    Array,
+    conjugate,
+    frobenius,
+    log_difference_quotient,
+    log_sinhc,
+    spectral,
+    symmetric,
+    transpose,
+)
+from geodp.manifolds._small_eigen import eigh, eigvalsh
+from geodp.manifolds.euclidean import FlatManifold
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class SPD(Manifold):
+    r"""Symmetric positive-definite ``k x k`` matrices with the affine-invariant metric.
+
+    Tangent vectors are symmetric matrices; ``inner(p, u, v) = tr(p^-1 u p^-1 v)``, so that every change of basis
+    ``x -> A x A'`` is an isometry and multiplying a matrix by ``e`` moves it by ``sqrt(k)``.
+    The curvature is non-positive and the origin is the identity matrix.
+
+    A matrix counts as positive definite if its Cholesky factorisation succeeds in float64, that is up to condition
+    numbers near ``1e15``.
+
+    >>> import numpy as np
+    >>> round(SPD(2).dist(np.eye(2), np.diag([np.exp(3.0), np.exp(-4.0)])), 12)
+    5.0
+    """
+
+    k: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", whole_number(self.k, 1, "the size of the matrices of SPD"))
+
+    @property
+    def dim(self) -> int:
+        return self.k * (self.k + 1) // 2
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.k, self.k)
+
+    @property
+    def origin(self) -> Array:
+        return np.eye(self.k)
+
+    @property
+    def curvature(self) -> float:
+        return 0.0
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.inf
+
+    @property
+    def diameter(self) -> float:
+        return math.inf
+
+    @property
+    def rank(self) -> int:
+        return self.k
+
+    @property
+    def volume_bound(self) -> VolumeBound:
+        return VolumeBound.from_roots(self.k * (self.k - 1) // 2, self.k / 4.0, -1)
+
+    @property
+    def volume_entropy(self) -> float:
+        return math.sqrt(self.k * (self.k**2 - 1) / 12.0)
+
+    def raw_exp(self, p: Array, v: Array) -> Array:
+        factor, inverse = cholesky(p)
+        values, vectors = eigh(conjugate(inverse, v))
+        # exp(p, v) = F F', with F = L V exp(values/2): symmetric and positive whatever the rounding
+        half = (factor @ vectors) * np.exp(0.5 * values)[..., None, :]
+        return symmetric(half @ transpose(half))
+
+    def raw_log(self, p: Array, q: Array) -> Array:
+        factor, inverse = cholesky(p)
+        logs, vectors = _log_of_whitened(inverse, p, q)
+        return conjugate(factor, spectral(vectors, logs))
+
+    def raw_dist(self, p: Array, q: Array) -> Array:
+        return np.linalg.vector_norm(_log_of_whitened(cholesky(p)[1], p, q)[0], axis=-1)
+
+    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
+        inverse = cholesky(p)[1]
+        return np.einsum("...ij,...ij->...", conjugate(inverse, u), conjugate(inverse, v))
+
+    def raw_norm(self, p: Array, v: Array) -> Array:
+        return frobenius(conjugate(cholesky(p)[1], v))
+
+    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
+        values = eigvalsh(conjugate(cholesky(p)[1], v))
+        i, j = np.triu_indices(self.k, 1)
+        return log_sinhc(0.5 * (values[..., i] - values[..., j])).sum(axis=-1)
+
+    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
+        return np.ones(np.broadcast_shapes(p.shape, v.shape)[:-2], dtype=np.bool_)
+
+    def raw_tangent(self, p: Array, coordinates: Array) -> Array:
+        return conjugate(cholesky(p)[0], _symmetric_from_vector(coordinates, self.k))
+
+    def raw_coordinates(self, p: Array, v: Array) -> Array:
+        return _vector_from_symmetric(conjugate(cholesky(p)[1], v))
+
+    def raw_move_origin(self, p: Array, x: Array) -> Array:
+        return conjugate(cholesky(p)[0], x)
+
+    def raw_project(self, x: Array) -> Array:
+        return symmetric(x)
+
+    def raw_project_tangent(self, p: Array, v: Array) -> Array:
+        return symmetric(v) + np.zeros_like(p)
+
+    def requirements(self, x: Array) -> Iterator[Requirement]:
+        return _spd_requirements(x)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class SPDLogEuclidean(FlatManifold):
+    r"""Symmetric positive-definite ``k x k`` matrices, flat: the matrix logarithm is an isometry onto symmetric matrices.
+
+    ``dist(p, q) = |log p - log q|`` in the Frobenius norm. Tangent vectors at ``p`` are symmetric matrices, and their
+    length is that of their image under the derivative of the matrix logarithm at ``p``; the origin is the identity.
+
+    >>> import numpy as np
+    >>> round(SPDLogEuclidean(2).dist(np.eye(2), np.diag([np.exp(3.0), np.exp(-4.0)])), 12)
+    5.0
+    """
+
+    k: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", whole_number(self.k, 1, "the size of the matrices of SPDLogEuclidean"))
+
+    @property
+    def dim(self) -> int:
+        return self.k * (self.k + 1) // 2
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.k, self.k)
+
+    @property
+    def origin(self) -> Array:
+        return np.eye(self.k)
+
+    def raw_exp(self, p: Array, v: Array) -> Array:
+        return _matrix_exp(_matrix_log(p) + _log_derivative(p, v))
+
+    def raw_log(self, p: Array, q: Array) -> Array:
+        return _exp_derivative(p, _log_difference(p, q))
+
+    def raw_dist(self, p: Array, q: Array) -> Array:
+        return frobenius(_log_difference(p, q))
+
+    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
+        return np.einsum("...ij,...ij->...", _log_derivative(p, u), _log_derivative(p, v))
+
+    def raw_tangent(self, p: Array, coordinates: Array) -> Array:
+        return _exp_derivative(p, _symmetric_from_vector(coordinates, self.k))
+
+    def raw_coordinates(self, p: Array, v: Array) -> Array:
+        return _vector_from_symmetric(_log_derivative(p, v))
+
+    def raw_move_origin(self, p: Array, x: Array) -> Array:
+        return _matrix_exp(_matrix_log(p) + _matrix_log(x))
+
+    def raw_project(self, x: Array) -> Array:
+        return symmetric(x)
+
+    def raw_project_tangent(self, p: Array, v: Array) -> Array:
+        return symmetric(v) + np.zeros_like(p)
+
+    def requirements(self, x: Array) -> Iterator[Requirement]:
+        return _spd_requirements(x)
+
+
+def cholesky(p: Array) -> tuple[Array, Array]:
+    """The Cholesky factors of positive-definite matrices, and their inverses; not a number where there is none."""
+    k = p.shape[-1]
+    if k > 3:
+        factor = np.asarray(np.linalg.cholesky(symmetric(p)), dtype=np.float64)
+        return factor, np.tril(np.linalg.inv(factor))
+    factor, inverse = np.zeros_like(p), np.zeros_like(p)
+    for j in range(k):
+        for i in range(j, k):
+            rest = 0.5 * (p[..., i, j] + p[..., j, i])
+            for m in range(j):
+                rest = rest - factor[..., i, m] * factor[..., j, m]
+            factor[..., i, j] = np.sqrt(rest) if i == j else rest / factor[..., j, j]
+        inverse[..., j, j] = 1.0 / factor[..., j, j]
+    for j in range(k):
+        for i in range(j + 1, k):
+            rest = factor[..., i, j] * inverse[..., j, j]
+            for m in range(j + 1, i):
+                rest = rest + factor[..., i, m] * inverse[..., m, j]
+            inverse[..., i, j] = -rest * inverse[..., i, i]
+    return factor, inverse
+
+
+def _log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
+    """Spectrum of ``log(L^-1 q L^-T)``, ``L`` the Cholesky factor of ``p``: logarithms and eigenvectors.
+
+    Near ``p`` the difference ``q - p`` is whitened instead of ``q``, which keeps the distance accurate relative to
+    itself. Where the eigenvalues spread far, the singular values of ``L^-1 L_q`` keep twice as many digits.
+    """
+    difference = conjugate(inverse, q - p)
+    near = np.abs(difference).max(axis=(-1, -2)) < 0.5
+    values, vectors = eigh(np.where(near[..., None, None], difference, conjugate(inverse, q)))
+    with np.errstate(all="ignore"):
+        logs = np.where(near[..., None], np.log1p(values), np.log(values))
+    spread = ~near & (values[..., 0] < 1e-4 * values[..., -1])
+    if spread.any():
+        root = (np.broadcast_to(inverse, values.shape + values.shape[-1:]) @ cholesky(q)[0])[spread]
+        left, singular, _ = np.linalg.svd(root)
+        with np.errstate(divide="ignore"):
+            logs[spread], vectors[spread] = 2.0 * np.log(singular), left
+    return logs, vectors
+
+
+def _symmetric_from_vector(vector: Array, k: int) -> Array:
+    """The symmetric matrix with these coordinates in the orthonormal basis of diagonal and scaled off-diagonal units."""
+    i, j = np.triu_indices(k)
+    matrix = np.zeros((*vector.shape[:-1], k, k))
+    entries = vector * np.where(i == j, 1.0, math.sqrt(0.5))
+    matrix[..., i, j] = entries
+    matrix[..., j, i] = entries
+    return matrix
+
+
+def _vector_from_symmetric(matrix: Array) -> Array:
+    i, j = np.triu_indices(matrix.shape[-1])
+    entries: Array = matrix[..., i, j] * np.where(i == j, 1.0, math.sqrt(2.0))
+    return entries
+
+
+def _matrix_log(p: Array) -> Array:
+    values, vectors = eigh(symmetric(p))
+    return spectral(vectors, np.log(values))
+
+
+def _matrix_exp(s: Array) -> Array:
+    values, vectors = eigh(s)
+    return spectral(vectors, np.exp(values))
+
+
+def _log_derivative(p: Array, v: Array) -> Array:
+    """Derivative of the matrix logarithm at ``p``, along ``v`` (Daleckii and Krein)."""
+    values, vectors = eigh(symmetric(p))
+    quotients = log_difference_quotient(values[..., :, None], values[..., None, :])
+    return conjugate(vectors, quotients * conjugate(transpose(vectors), v))
+
+
+def _exp_derivative(p: Array, s: Array) -> Array:
+    """Derivative of the matrix exponential at ``log p``, along ``s``."""
+    values, vectors = eigh(symmetric(p))
+    quotients = 1.0 / log_difference_quotient(values[..., :, None], values[..., None, :])
+    return conjugate(vectors, quotients * conjugate(transpose(vectors), s))
+
+
+def _log_difference(p: Array, q: Array) -> Array:
+    """``log q - log p``, accurate relative to itself.
+
+    With ``p = U a U'`` and ``q = V b V'`` both ``U'(q - p)V`` and ``U'(log q - log p)V`` are entrywise multiples of
+    ``U'V``; their quotient is the difference quotient of the logarithm.
+    """
+    p_values, p_vectors = eigh(symmetric(p))
+    q_values, q_vectors = eigh(symmetric(q))
+    quotients = log_difference_quotient(q_values[..., None, :], p_values[..., :, None])
+    return symmetric(p_vectors @ (quotients * (transpose(p_vectors) @ symmetric(q - p) @ q_vectors)) @ transpose(q_vectors))
+
+
+def _spd_requirements(x: Array) -> Iterator[Requirement]:
+    size = np.abs(x).max(axis=(-1, -2))
+    off = np.abs(x - transpose(x)).max(axis=(-1, -2))
+    yield Requirement(off <= TOLERANCE * size, off, "the matrix must be symmetric but differs from its transpose by {:.3g}")
+    smallest = eigvalsh(symmetric(x))[..., 0]
+    yield Requirement(_has_factor(symmetric(x)), smallest, "the smallest eigenvalue must be positive but is {:.6g}")
+
+
+def _has_factor(x: Array) -> NDArray[np.bool_]:
+    if x.shape[-1] <= 3:
+        return np.asarray(np.isfinite(cholesky(x)[1]).all(axis=(-1, -2)))
+    try:
+        np.linalg.cholesky(x)
+    except np.linalg.LinAlgError:
+        if x.ndim == 2:
+            return np.zeros((), dtype=np.bool_)
+        half = len(x) // 2
+        if half == 0:
+            return _has_factor(x[0])[None]
+        return np.concatenate([_has_factor(x[:half]), _has_factor(x[half:])])
+    return np.ones(x.shape[:-2], dtype=np.bool_)

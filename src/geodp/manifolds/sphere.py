@@ -1,0 +1,155 @@
+"""The geometry of the round sphere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.manifolds._functions import Array, log_sinc, sinc
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+
+
+@final
+@dataclass(frozen=True, repr=False, init=False)
+class Sphere(Manifold):
+    r"""Sphere of dimension ``d`` and constant curvature ``curvature``, embedded in ``R^(d+1)``.
+
+    Points have norm ``curvature**-0.5``; tangent vectors at ``p`` are orthogonal to ``p``;
+    the metric is the ambient inner product, so a full great circle has length ``2*pi/sqrt(curvature)``.
+    The origin is the north pole, the last axis. A circle is flat: ``Sphere(1).curvature`` is 0.
+
+    >>> Sphere(2).dist([0.0, 0.0, 1.0], [0.0, 1.0, 0.0])
+    1.5707963267948966
+    """
+
+    d: int
+    constant: float
+
+    def __init__(self, d: int, curvature: float = 1.0) -> None:
+        if not 0.0 < float(curvature) < math.inf:
+            raise ValueError(f"the curvature of a Sphere must be positive and finite but is {curvature}")
+        object.__setattr__(self, "d", whole_number(d, 1, "the dimension of a Sphere"))
+        object.__setattr__(self, "constant", float(curvature))
+
+    def __repr__(self) -> str:
+        return f"Sphere({self.d})" if self.constant == 1.0 else f"Sphere({self.d}, curvature={self.constant})"
+
+    @property
+    def radius(self) -> float:
+        return self.constant**-0.5
+
+    @property
+    def dim(self) -> int:
+        return self.d
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.d + 1,)
+
+    @property
+    def origin(self) -> Array:
+        north = np.zeros(self.d + 1)
+        north[-1] = self.radius
+        return north
+
+    @property
+    def curvature(self) -> float:
+        return self.constant if self.d > 1 else 0.0
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.pi * self.radius
+
+    @property
+    def diameter(self) -> float:
+        return math.pi * self.radius
+
+    @property
+    def rank(self) -> int:
+        return 1
+
+    @property
+    def volume_bound(self) -> VolumeBound:
+        return VolumeBound.from_roots(self.d - 1, (self.d - 1) * self.constant, 1)
+
+    @property
+    def volume_entropy(self) -> float:
+        return 0.0
+
+    @property
+    def cut_locus(self) -> str:
+        return f"the antipode, at distance {self.diameter:.12g}"
+
+    def raw_exp(self, p: Array, v: Array) -> Array:
+        angle = np.linalg.vector_norm(v, axis=-1, keepdims=True) / self.radius
+        return np.cos(angle) * self.raw_project(p) + sinc(angle) * v
+
+    def raw_log(self, p: Array, q: Array) -> Array:
+        across, cosine = self._across(p, q)
+        length = np.linalg.vector_norm(across, axis=-1)
+        angle = self._angle(p, length, cosine)
+        same, opposite = length <= 0.0, (length <= 4e-16 * self.radius) & (cosine < 0.0)
+        scale = np.where(opposite, np.nan, np.where(same, 0.0, angle * self.radius / np.where(same, 1.0, length)))
+        return scale[..., None] * across
+
+    def raw_dist(self, p: Array, q: Array) -> Array:
+        across, cosine = self._across(p, q)
+        return self.radius * self._angle(p, np.linalg.vector_norm(across, axis=-1), cosine)
+
+    @staticmethod
+    def _across(p: Array, q: Array) -> tuple[Array, Array]:
+        """The part of ``q`` orthogonal to ``p``, and the product ``p.q``."""
+        cosine = np.vecdot(p, q)
+        # the orthogonal part of q is that of q - p and of q + p; the nearer one carries no cancelled digits
+        apart = q - np.where(cosine < 0.0, -1.0, 1.0)[..., None] * p
+        return apart - p * (np.vecdot(p, apart) / np.vecdot(p, p))[..., None], cosine
+
+    @staticmethod
+    def _angle(p: Array, length: Array, cosine: Array) -> Array:
+        # atan2 keeps full accuracy for nearby and for nearly antipodal points, where arccos loses half the digits
+        return np.arctan2(length * np.linalg.vector_norm(p, axis=-1), cosine)
+
+    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
+        return np.vecdot(u, v) + np.zeros(p.shape[:-1])
+
+    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
+        return (self.d - 1) * log_sinc(self.raw_norm(p, v) / self.radius) if self.d > 1 else 0.0 * self.raw_norm(p, v)
+
+    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
+        return self.raw_norm(p, v) < self.diameter
+
+    def raw_tangent(self, p: Array, coordinates: Array) -> Array:
+        return self._turn(p, np.concatenate([coordinates, np.zeros_like(coordinates[..., :1])], axis=-1))
+
+    def raw_coordinates(self, p: Array, v: Array) -> Array:
+        return self._turn(p, v)[..., :-1]
+
+    def raw_move_origin(self, p: Array, x: Array) -> Array:
+        return self._turn(p, x)
+
+    @staticmethod
+    def _turn(p: Array, x: Array) -> Array:
+        """A symmetric orthogonal map that takes the north pole to ``p``, applied to ``x``.
+
+        Minus or plus a Householder reflection, with the sign that keeps its axis away from zero.
+        """
+        axis = p / np.linalg.vector_norm(p, axis=-1, keepdims=True)
+        sign = np.where(axis[..., -1:] < 0.0, -1.0, 1.0)
+        axis = np.concatenate([axis[..., :-1], axis[..., -1:] + sign], axis=-1)
+        return -sign * (x - axis * (2.0 * np.vecdot(axis, x) / np.vecdot(axis, axis))[..., None])
+
+    def raw_project(self, x: Array) -> Array:
+        return x * (self.radius / np.linalg.vector_norm(x, axis=-1, keepdims=True))
+
+    def raw_project_tangent(self, p: Array, v: Array) -> Array:
+        return v - p * (np.vecdot(p, v) / np.vecdot(p, p))[..., None]
+
+    def requirements(self, x: Array) -> Iterator[Requirement]:
+        norm = np.linalg.vector_norm(x, axis=-1)
+        off = np.abs(norm - self.radius) <= TOLERANCE * self.radius
+        yield Requirement(off, norm, f"the norm must be {self.radius:.12g} but is {{:.12g}}")
