@@ -286,7 +286,9 @@ class Manifold(ABC):
         projected = self.raw_project_tangent(p, v)
         off = np.abs(v - projected).max(axis=axes, initial=0.0)
         size = np.abs(v).max(axis=axes, initial=0.0)
-        if (off > TOLERANCE * size).any():
+        # the difference of two tangent vectors may be nothing but their rounding errors
+        rounding = 1e-12 * np.abs(p).max(axis=axes, initial=0.0)
+        if (off > TOLERANCE * size + rounding).any():
             raise ValueError(
                 f"v is not a tangent vector of {self} at p: it is off the tangent space by {off.max():.3g} "
                 f"(entries up to {size.max():.3g})"

@@ -59,7 +59,7 @@ class Product(Manifold):
         shape = np.broadcast_shapes(*leading)
         flat = []
         for factor, part in zip(self.factors, parts, strict=True):
-            flat.append(np.broadcast_to(part, shape + factor.point_shape).reshape(*shape, -1))
+            flat.append(np.broadcast_to(part, shape + factor.point_shape).reshape(*shape, math.prod(factor.point_shape)))
         return np.concatenate(flat, axis=-1)
 
     def _split(self, x: Array) -> list[Array]:

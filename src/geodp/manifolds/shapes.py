@@ -115,7 +115,9 @@ class PlanarShapes(Manifold):
         return np.stack([modes.real, modes.imag], axis=-1).reshape(*modes.shape[:-1], self.dim)
 
     def raw_move_origin(self, p: Array, x: Array) -> Array:
-        return self._turn(p, x)
+        origin = _complex(self.origin)
+        mirrored = _complex(x) - 2.0 * origin * np.vecdot(origin, _complex(x))[..., None]
+        return self._turn(p, _real(mirrored))
 
     def _modes(self) -> Complex:
         index = np.arange(self.landmarks)
@@ -124,16 +126,17 @@ class PlanarShapes(Manifold):
         return modes
 
     def _turn(self, p: Array, x: Array, inverse: bool = False) -> Array:
-        """A unitary map of centred configurations that takes the polygon to ``p``, or its inverse, applied to ``x``.
+        """A unitary map of centred configurations that takes minus the polygon to ``p``, or its inverse, applied to ``x``.
 
-        A complex Householder reflection times a phase, with the sign that keeps its axis away from zero.
+        A complex Householder reflection times a phase, with the sign that keeps its axis away from zero. It fixes what is
+        orthogonal to the polygon when ``p`` is the polygon, so that the frame there is the Fourier basis.
         """
         origin, target, moved = _complex(self.origin), _complex(p), _complex(x)
         product = np.vecdot(origin, target)
         phase = np.where(product == 0.0, 1.0, product / np.where(product == 0.0, 1.0, np.abs(product)))[..., None]
         axis = target + phase * origin
         reflected = moved - axis * (2.0 * np.vecdot(axis, moved) / np.vecdot(axis, axis))[..., None]
-        return _real(-(np.conj(phase) if inverse else phase) * reflected)
+        return _real((np.conj(phase) if inverse else phase) * reflected)
 
     def raw_project(self, x: Array) -> Array:
         centred = x - x.mean(axis=-2, keepdims=True)

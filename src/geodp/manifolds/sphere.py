@@ -130,18 +130,19 @@ class Sphere(Manifold):
         return self._turn(p, v)[..., :-1]
 
     def raw_move_origin(self, p: Array, x: Array) -> Array:
-        return self._turn(p, x)
+        return self._turn(p, np.concatenate([x[..., :-1], -x[..., -1:]], axis=-1))
 
     @staticmethod
     def _turn(p: Array, x: Array) -> Array:
-        """A symmetric orthogonal map that takes the north pole to ``p``, applied to ``x``.
+        """A symmetric orthogonal map that takes the south pole to ``p``, applied to ``x``.
 
-        Minus or plus a Householder reflection, with the sign that keeps its axis away from zero.
+        Plus or minus a Householder reflection, with the sign that keeps its axis away from zero. It fixes the equator
+        when ``p`` is the north pole, so that the frame there is the standard one.
         """
         axis = p / np.linalg.vector_norm(p, axis=-1, keepdims=True)
         sign = np.where(axis[..., -1:] < 0.0, -1.0, 1.0)
         axis = np.concatenate([axis[..., :-1], axis[..., -1:] + sign], axis=-1)
-        return -sign * (x - axis * (2.0 * np.vecdot(axis, x) / np.vecdot(axis, axis))[..., None])
+        return sign * (x - axis * (2.0 * np.vecdot(axis, x) / np.vecdot(axis, axis))[..., None])
 
     def raw_project(self, x: Array) -> Array:
         return x * (self.radius / np.linalg.vector_norm(x, axis=-1, keepdims=True))
