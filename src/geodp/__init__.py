@@ -1,5 +1,6 @@
 """Differential privacy on curved spaces."""
 
+from geodp.ball import Ball
 from geodp.manifolds import (
     SPD,
     Euclidean,
@@ -12,18 +13,24 @@ from geodp.manifolds import (
     SPDLogEuclidean,
     Sphere,
 )
+from geodp.mean import MeanResult, frechet_mean
+from geodp.sensitivity import sensitivity
 
 __version__ = "0.1.0"
 
 __all__ = [
     "SPD",
+    "Ball",
     "Euclidean",
     "Grassmann",
     "Hyperbolic",
     "Manifold",
+    "MeanResult",
     "PlanarShapes",
     "Product",
     "Rotations",
     "SPDLogEuclidean",
     "Sphere",
+    "frechet_mean",
+    "sensitivity",
 ]

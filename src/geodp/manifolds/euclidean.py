@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, Manifold, Requirement, VolumeBound, whole_number
 
 
 class FlatManifold(Manifold):
@@ -19,6 +19,10 @@ class FlatManifold(Manifold):
 
     @property
     def curvature(self) -> float:
+        return 0.0
+
+    @property
+    def lowest_curvature(self) -> float:
         return 0.0
 
     @property
@@ -102,6 +106,12 @@ class Euclidean(FlatManifold):
 
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
         return v + np.zeros_like(p)
+
+    def log_rounding(self, p: Array, reach: float) -> float:
+        return 4.0 * EPSILON * (float(np.linalg.vector_norm(p)) + reach)
+
+    def log_rounding_in_ball(self, center: Array, radius: float) -> float:
+        return self.log_rounding(center, 3.0 * radius)
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         return iter(())

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.manifolds._functions import Array, angle_over_sine, frobenius, log_sinc, subtract_product, transpose
-from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
 
 
 @final
@@ -54,6 +54,10 @@ class Grassmann(Manifold):
     @property
     def curvature(self) -> float:
         return 2.0 if self.p > 1 else (1.0 if self.m > 2 else 0.0)
+
+    @property
+    def lowest_curvature(self) -> float:
+        return 0.0
 
     @property
     def injectivity_radius(self) -> float:
@@ -130,6 +134,12 @@ class Grassmann(Manifold):
 
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
         return v - p @ (transpose(p) @ v)
+
+    def log_rounding(self, p: Array, reach: float) -> float:
+        # past the injectivity radius the bases of two subspaces may be paired arbitrarily: nothing bounds the direction
+        if reach >= self.injectivity_radius:
+            return math.inf
+        return 8.0 * (self.m + 8) * EPSILON / math.cos(reach)
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         off = np.abs(transpose(x) @ x - np.eye(self.p)).max(axis=(-1, -2))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.manifolds._functions import Array, log_sinhc, sinhc
-from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
 
 
 @final
@@ -47,6 +47,10 @@ class Hyperbolic(Manifold):
     @property
     def curvature(self) -> float:
         return 0.0
+
+    @property
+    def lowest_curvature(self) -> float:
+        return -1.0 if self.d > 1 else 0.0
 
     @property
     def injectivity_radius(self) -> float:
@@ -128,6 +132,14 @@ class Hyperbolic(Manifold):
 
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
         return _tangent_with_time(p[..., 1:], v[..., 1:])
+
+    def log_rounding(self, p: Array, reach: float) -> float:
+        # coordinates grow like the exponential of the distance from the origin, and so does the unit in their last place
+        size = float(np.linalg.vector_norm(p[..., 1:]))
+        return 4.0 * (self.d + 8) * EPSILON * (1.0 + reach) * (size + math.hypot(1.0, size))
+
+    def log_rounding_in_ball(self, center: Array, radius: float) -> float:
+        return math.exp(radius) * self.log_rounding(center, 2.0 * radius)
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         time = _time(x[..., 1:])

@@ -13,6 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from geodp.manifolds._functions import Array, log_sinc, log_sinhc
 
+#: Unit of the rounding bounds.
+EPSILON = float(np.finfo(np.float64).eps)
+
 #: How far off its manifold (relative to its size) an array may be and still be read as the point next to it.
 #: Wide enough for float32 and for seven printed digits.
 TOLERANCE = 1e-6
@@ -94,6 +97,11 @@ class Manifold(ABC):
 
     @property
     @abstractmethod
+    def lowest_curvature(self) -> float:
+        """The greatest non-positive lower bound on the sectional curvatures."""
+
+    @property
+    @abstractmethod
     def injectivity_radius(self) -> float:
         """Below this distance geodesics are shortest, and the only shortest ones."""
 
@@ -157,6 +165,17 @@ class Manifold(ABC):
 
     @abstractmethod
     def raw_project_tangent(self, p: Array, v: Array) -> Array: ...
+
+    @abstractmethod
+    def log_rounding(self, p: Array, reach: float) -> float:
+        """A bound on the rounding error, in the norm at ``p``, of ``raw_log(p, q)`` for every ``q`` within ``reach``.
+
+        It also bounds how far storing ``p`` in float64 may move it.
+        """
+
+    def log_rounding_in_ball(self, center: Array, radius: float) -> float:
+        """The same bound for all ``p`` and ``q`` within ``radius`` of ``center``."""
+        return self.log_rounding(center, 2.0 * radius)
 
     @abstractmethod
     def requirements(self, x: Array) -> Iterator[Requirement]:
@@ -246,6 +265,11 @@ class Manifold(ABC):
                 record = f"record {worst[0] if len(worst) == 1 else worst}: " if worst else ""
                 return record + requirement.sentence.format(requirement.found[worst])
         return None
+
+    @final
+    def read(self, x: ArrayLike, name: str) -> Array:
+        """``x`` as float64 if its shape and type fit the manifold, or a sentence; its values are not looked at."""
+        return _real(x, self.point_shape, name, self)
 
     @final
     def valid(self, x: ArrayLike) -> NDArray[np.bool_]:

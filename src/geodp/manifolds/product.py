@@ -84,6 +84,10 @@ class Product(Manifold):
         return max(factor.curvature for factor in self.factors)
 
     @property
+    def lowest_curvature(self) -> float:
+        return min(factor.lowest_curvature for factor in self.factors)
+
+    @property
     def injectivity_radius(self) -> float:
         return min(factor.injectivity_radius for factor in self.factors)
 
@@ -159,6 +163,13 @@ class Product(Manifold):
 
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
         return self._join(self._each("raw_project_tangent", p, v))
+
+    def log_rounding(self, p: Array, reach: float) -> float:
+        return math.hypot(*(f.log_rounding(part, reach) for f, part in zip(self.factors, self._split(p), strict=True)))
+
+    def log_rounding_in_ball(self, center: Array, radius: float) -> float:
+        parts = zip(self.factors, self._split(center), strict=True)
+        return math.hypot(*(factor.log_rounding_in_ball(part, radius) for factor, part in parts))
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         for i, (factor, part) in enumerate(zip(self.factors, self._split(x), strict=True)):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from geodp.manifolds._functions import Array, angle_over_sine, frobenius, log_sinc, sinc, symmetric, transpose
 from geodp.manifolds._small_eigen import eigh
-from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
 
 
 @final
@@ -49,6 +49,10 @@ class Rotations(Manifold):
     @property
     def curvature(self) -> float:
         return {2: 0.0, 3: 0.25}.get(self.n, 0.5)
+
+    @property
+    def lowest_curvature(self) -> float:
+        return 0.0
 
     @property
     def injectivity_radius(self) -> float:
@@ -134,6 +138,11 @@ class Rotations(Manifold):
 
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
         return p @ _skew(transpose(p) @ v)
+
+    def log_rounding(self, p: Array, reach: float) -> float:
+        if reach >= self.injectivity_radius:
+            return math.inf
+        return 8.0 * (self.n + 8) * EPSILON / math.cos(0.5 * reach)
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         off = np.abs(transpose(x) @ x - np.eye(self.n)).max(axis=(-1, -2))

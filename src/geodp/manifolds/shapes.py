@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.manifolds._functions import Array, frobenius, log_sinc, sinc, subtract_product
-from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
 
 Complex = NDArray[np.complex128]
 
@@ -53,6 +53,10 @@ class PlanarShapes(Manifold):
     @property
     def curvature(self) -> float:
         return 4.0
+
+    @property
+    def lowest_curvature(self) -> float:
+        return 0.0
 
     @property
     def injectivity_radius(self) -> float:
@@ -145,6 +149,11 @@ class PlanarShapes(Manifold):
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
         z, u = _complex(p), _complex(v - v.mean(axis=-2, keepdims=True))
         return _real(u - z * np.vecdot(z, u)[..., None])
+
+    def log_rounding(self, p: Array, reach: float) -> float:
+        if reach >= self.injectivity_radius:
+            return math.inf
+        return 4.0 * (self.landmarks + 8) * EPSILON / math.cos(reach)
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         centre = np.linalg.vector_norm(x.mean(axis=-2), axis=-1)

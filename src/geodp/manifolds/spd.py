@@ -22,7 +22,7 @@ from geodp.manifolds._functions import (
 )
 from geodp.manifolds._small_eigen import eigh, eigvalsh
 from geodp.manifolds.euclidean import FlatManifold
-from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
 
 
 @final
@@ -62,6 +62,10 @@ class SPD(Manifold):
     @property
     def curvature(self) -> float:
         return 0.0
+
+    @property
+    def lowest_curvature(self) -> float:
+        return -0.5 if self.k > 1 else 0.0
 
     @property
     def injectivity_radius(self) -> float:
@@ -128,6 +132,17 @@ class SPD(Manifold):
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
         return symmetric(v) + np.zeros_like(p)
 
+    def log_rounding(self, p: Array, reach: float) -> float:
+        # A whitened matrix has an error of k epsilon times the condition of p times its largest eigenvalue; its logarithm,
+        # that over its smallest. The ratio of the two is at most exp(sqrt(2) reach). Past 1e4 the factors are used, whose
+        # error is that of p and of q, each with its own condition.
+        condition, spread = _condition(p), math.exp(min(math.sqrt(2.0) * reach, 300.0))
+        return 4.0 * (self.k + 4) * EPSILON * condition * (spread if spread < 1e4 else 1e4 + 2.0 * spread)
+
+    def log_rounding_in_ball(self, center: Array, radius: float) -> float:
+        growth = math.exp(min(math.sqrt(2.0) * radius, 300.0))
+        return 4.0 * (self.k + 4) * EPSILON * _condition(center) * growth * (min(growth**2, 1e4) + 3.0)
+
     def requirements(self, x: Array) -> Iterator[Requirement]:
         return _spd_requirements(x)
 
@@ -188,6 +203,13 @@ class SPDLogEuclidean(FlatManifold):
 
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
         return symmetric(v) + np.zeros_like(p)
+
+    def log_rounding(self, p: Array, reach: float) -> float:
+        # a difference quotient of logarithms is at most the inverse of the smaller eigenvalue
+        return 4.0 * (self.k + 4) * EPSILON * _condition(p) * math.exp(min(math.sqrt(2.0) * reach, 300.0)) * (1.0 + reach)
+
+    def log_rounding_in_ball(self, center: Array, radius: float) -> float:
+        return math.exp(min(math.sqrt(2.0) * radius, 300.0)) * self.log_rounding(center, radius)
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         return _spd_requirements(x)
@@ -252,6 +274,11 @@ def _vector_from_symmetric(matrix: Array) -> Array:
     return entries
 
 
+def _condition(p: Array) -> float:
+    values = eigvalsh(symmetric(p))
+    return float(values[-1] / values[0])
+
+
 def _matrix_log(p: Array) -> Array:
     values, vectors = eigh(symmetric(p))
     return spectral(vectors, np.log(values))
@@ -292,8 +319,9 @@ def _spd_requirements(x: Array) -> Iterator[Requirement]:
     size = np.abs(x).max(axis=(-1, -2))
     off = np.abs(x - transpose(x)).max(axis=(-1, -2))
     yield Requirement(off <= TOLERANCE * size, off, "the matrix must be symmetric but differs from its transpose by {:.3g}")
-    smallest = eigvalsh(symmetric(x))[..., 0]
-    yield Requirement(_has_factor(symmetric(x)), smallest, "the smallest eigenvalue must be positive but is {:.6g}")
+    good = _has_factor(symmetric(x))
+    smallest = np.zeros(good.shape) if good.all() else eigvalsh(symmetric(x))[..., 0]
+    yield Requirement(good, smallest, "the smallest eigenvalue must be positive but is {:.6g}")
 
 
 def _has_factor(x: Array) -> NDArray[np.bool_]:

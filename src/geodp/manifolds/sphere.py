@@ -10,8 +10,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.manifolds._functions import Array, log_sinc, sinc
-from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds._functions import Array, angle_over_sine, log_sinc, sinc
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
 
 
 @final
@@ -60,6 +60,10 @@ class Sphere(Manifold):
     @property
     def curvature(self) -> float:
         return self.constant if self.d > 1 else 0.0
+
+    @property
+    def lowest_curvature(self) -> float:
+        return 0.0
 
     @property
     def injectivity_radius(self) -> float:
@@ -149,6 +153,11 @@ class Sphere(Manifold):
 
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
         return v - p * (np.vecdot(p, v) / np.vecdot(p, p))[..., None]
+
+    def log_rounding(self, p: Array, reach: float) -> float:
+        angle = min(reach / self.radius, math.pi)
+        # products of d + 1 numbers, divided by the sine of the angle where points are far apart
+        return 4.0 * (self.d + 8) * EPSILON * self.radius * float(angle_over_sine(np.cos(np.array(angle))))
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         norm = np.linalg.vector_norm(x, axis=-1)

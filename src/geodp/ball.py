@@ -1,0 +1,136 @@
+"""The public ball that private records are taken to lie in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geodp.manifolds._functions import Array
+from geodp.manifolds.manifold import EPSILON, Manifold
+
+#: A record further off its manifold than this, relative to its size, is replaced by its projection.
+_TIDY = 64.0 * EPSILON
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Ball:
+    r"""The closed geodesic ball of radius ``radius`` about ``center``.
+
+    Centre and radius are public: they must be chosen without looking at the data. Any radius below
+    :attr:`max_radius` = ``1/2 min(injectivity radius, pi/sqrt(curvature))`` is admissible: the ball is then convex and
+    every data set in it has exactly one Fréchet mean, which lies in it too (Afsari 2011).
+
+    >>> import numpy as np
+    >>> from geodp import SPD, Sphere
+    >>> ball = Ball(SPD(2), center=np.eye(2), radius=1.0)
+    >>> ball.clip([[np.e**2, 0.0], [0.0, 1.0]]).round(4)
+    array([[2.7183, 0.    ],
+           [0.    , 1.    ]])
+    >>> Ball(Sphere(2), center=[0.0, 0.0, 1.0], radius=2.0)
+    Traceback (most recent call last):
+        ...
+    ValueError: the radius is 2.0 but must be below 1.5707963267948966 on Sphere(2): in a larger ball the Fréchet mean of ...
+    """
+
+    manifold: Manifold
+    center: Array
+    radius: float
+
+    def __init__(self, manifold: Manifold, center: ArrayLike, radius: float) -> None:
+        if not isinstance(manifold, Manifold):
+            raise TypeError(f"the manifold of a Ball must be a Manifold but is {manifold!r}")
+        point = manifold._points(center, "the center").astype(np.float64)
+        if point.shape != manifold.point_shape:
+            raise ValueError(f"the center has shape {point.shape}, but one point of {manifold} has shape {manifold.point_shape}")
+        radius = float(radius)
+        point.setflags(write=False)
+        object.__setattr__(self, "manifold", manifold)
+        object.__setattr__(self, "center", point)
+        object.__setattr__(self, "radius", radius)
+        if not 0.0 < radius < math.inf:
+            raise ValueError(f"the radius must be positive and finite but is {radius}")
+        if self.reach >= self.max_radius:
+            raise ValueError(
+                f"the radius is {radius} but must be below {self.max_radius} on {manifold}: in a larger ball the Fréchet "
+                "mean of the records may not be unique"
+            )
+
+    @property
+    def max_radius(self) -> float:
+        """``1/2 min(injectivity radius, pi/sqrt(curvature))``: no radius at or past it is admissible."""
+        manifold = self.manifold
+        conjugate = math.pi / math.sqrt(manifold.curvature) if manifold.curvature > 0.0 else math.inf
+        return 0.5 * min(manifold.injectivity_radius, conjugate)
+
+    @property
+    def reach(self) -> float:
+        """A bound on the distance of a clipped record from the centre: the radius and what rounding may add to it."""
+        return self.radius + 4.0 * self.manifold.log_rounding(self.center, self.radius)
+
+    def contains(self, x: ArrayLike) -> NDArray[np.bool_]:
+        """Which records are points of the manifold and in the ball."""
+        records = self.manifold.read(x, "x")
+        inside = self.manifold.valid(records)
+        safe = self._with_center(records, ~inside)
+        with np.errstate(all="ignore"):
+            return inside & (self.manifold.raw_dist(self.center, safe) <= self.radius)
+
+    def clip(self, x: ArrayLike) -> Array:
+        """Every record moved into the ball: along the geodesic to the centre, as far as needed.
+
+        Records inside are left as they are, bit for bit; one that is off the manifold by more than rounding (but by less
+        than the tolerance of ``check_point``) becomes the point next to it. What is no point of the manifold, or has no
+        unique geodesic to the centre, becomes the centre. The map treats every record by itself and never raises on
+        account of a value.
+        """
+        records = self.manifold.read(x, "x")
+        clipped = self.clip_chunk(records)
+        return clipped.copy() if clipped is records else clipped
+
+    def clip_chunk(self, records: Array) -> Array:
+        """:meth:`clip` for float64 records of the right shape; the very same array if nothing had to change."""
+        return self.clip_with_logs(records)[0]
+
+    def clip_with_logs(self, records: Array) -> tuple[Array, Array]:
+        """:meth:`clip_chunk`, and the logarithms at the centre of the records it returns."""
+        manifold = self.manifold
+        axes = tuple(range(-len(manifold.point_shape), 0))
+        invalid = ~manifold.valid(records)
+        safe = self._with_center(records, invalid)
+        with np.errstate(all="ignore"):
+            tidy = manifold.raw_project(safe)
+            off = np.abs(tidy - safe).max(axis=axes) > _TIDY * np.abs(safe).max(axis=axes)
+            safe = np.where(off.reshape(off.shape + (1,) * len(axes)), tidy, safe) if off.any() else safe
+            log = manifold.raw_log(self.center, safe)
+            distance = manifold.raw_norm(self.center, log)
+        lost = invalid | ~np.isfinite(distance)
+        outside = (distance > self.radius) & ~lost
+        if not (lost | outside | off).any():
+            return records, log
+        clipped = np.where(off.reshape(off.shape + (1,) * len(axes)), safe, records)
+        if outside.any():
+            scale = (self.radius / distance[outside]).reshape(-1, *(1,) * len(axes))
+            log[outside] *= scale
+            clipped[outside] = manifold.raw_exp(self.center, log[outside])
+        clipped[lost], log[lost] = self.center, 0.0
+        return clipped, log
+
+    def _with_center(self, records: Array, where: NDArray[np.bool_]) -> Array:
+        if not where.any():
+            return records
+        mask = where.reshape(where.shape + (1,) * len(self.manifold.point_shape))
+        return np.where(mask, self.center, records)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ball):
+            return NotImplemented
+        same = self.manifold == other.manifold and self.radius == other.radius
+        return same and np.array_equal(self.center, other.center)
+
+    def __hash__(self) -> int:
+        return hash((self.manifold, self.center.tobytes(), self.radius))
