@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, Sphere, SPDLogEuclidean
+from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
 from geodp.manifolds._functions import Array
 
 MANIFOLDS: list[Manifold] = [

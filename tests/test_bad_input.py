@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cases import MANIFOLDS, random_points
 
-from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, Sphere, SPDLogEuclidean
+from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
 
 every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 

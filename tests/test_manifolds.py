@@ -153,7 +153,7 @@ def test_a_batch_equals_a_loop(manifold: Manifold) -> None:
 
 @every_manifold
 def test_leading_axes_broadcast(manifold: Manifold) -> None:
-    p, v, q = pairs(manifold, 6)
+    p, _, q = pairs(manifold, 6)
     one, table = p[0], q.reshape(2, 3, *manifold.point_shape)
     assert np.shape(manifold.dist(one, table)) == (2, 3)
     assert np.shape(manifold.dist(table, one)) == (2, 3)

@@ -27,9 +27,10 @@ def eigh(a: Array) -> tuple[Array, Array]:
         return a[..., 0].copy(), np.ones_like(a)
     flat = a.reshape(-1, k, k)
     values, vectors = np.empty(flat.shape[:-1]), np.empty(flat.shape)
-    for start in range(0, len(flat), _CHUNK):
-        part = slice(start, start + _CHUNK)
-        (_eigh2 if k == 2 else _eigh3)(flat[part], values[part], vectors[part])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, len(flat), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            (_eigh2 if k == 2 else _eigh3)(flat[part], values[part], vectors[part])
     return values.reshape(a.shape[:-1]), vectors.reshape(a.shape)
 
 
@@ -52,9 +53,10 @@ def _rotate2(a00: Array, a10: Array, a11: Array) -> tuple[Array, Array, Array, A
     half_sum = 0.5 * (a00 + a11)
     half_difference = 0.5 * (a00 - a11)
     radius = np.sqrt(half_difference * half_difference + a10 * a10)
-    lowest, highest = radius.min(), radius.max()
-    if not (lowest > 1e-140 and highest < 1e140):  # a square left the range of binary64, or the matrix is a multiple of I
-        radius = np.hypot(half_difference, a10)
+    odd = ~((radius > 1e-140) & (radius < 1e140))
+    if odd.any():  # a square left the range of binary64, or the matrix is a multiple of I
+        radius[odd] = np.hypot(half_difference[odd], a10[odd])
+    lowest = radius.min()
     safe = radius if lowest > 0.0 else np.where(radius > 0.0, radius, 1.0)
     # cos 2t = half_difference/radius and sin 2t = a10/radius; of cos t and sin t the larger is a root, the other a
     # quotient: nothing cancels
@@ -82,7 +84,8 @@ def _eigh3(a: Array, values: Array, vectors: Array) -> None:
     b00, b11, b22, b10, b20, b21 = b00 * shrink, b11 * shrink, b22 * shrink, a10 * shrink, a20 * shrink, a21 * shrink
     half_det = 0.5 * (b00 * (b11 * b22 - b21 * b21) - b10 * (b10 * b22 - b21 * b20) + b20 * (b10 * b21 - b11 * b20))
     top = half_det >= 0.0
-    alone = np.copysign(_largest_root(np.minimum(np.abs(half_det), 1.0)), half_det)
+    root = _largest_root(np.minimum(np.abs(half_det), 1.0))
+    alone = np.where(top, root, -root)
 
     # the adjugate of b - alone*I is a multiple of v v': its column with the largest diagonal entry is v
     c00, c11, c22 = b00 - alone, b11 - alone, b22 - alone

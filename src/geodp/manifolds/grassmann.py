@@ -153,7 +153,26 @@ def _cosine_decomposition(p: Array, q: Array) -> tuple[Array, Array, Array, Arra
     near = np.abs(across).max(axis=(-1, -2)) < 0.01
     if near.any():
         base = np.broadcast_to(p, across.shape)[near]
-        residual = subtract_product(np.broadcast_to(q, across.shape)[near], base, inner[near])
-        across[near] = residual - base @ (transpose(base) @ residual)
+        across[near] = subtract_product(np.broadcast_to(q, across.shape)[near], base, inner[near])
+    across = across - p @ (transpose(p) @ across)
     left, cosines, right = np.linalg.svd(inner)
+    several = (cosines < 0.01).sum(axis=-1)
+    for index in map(tuple, np.argwhere(several > 1)):
+        start, end = np.broadcast_to(p, across.shape)[index], np.broadcast_to(q, across.shape)[index]
+        _resolve_small_cosines(start, end, cosines[index], left[index], right[index], int(several[index]))
     return across, cosines, left, right
+
+
+def _resolve_small_cosines(p: Array, q: Array, cosines: Array, left: Array, right: Array, count: int) -> None:
+    """Improve, in place, the last ``count`` singular triples of ``p'q``, whose values are all small.
+
+    One vanishing cosine is harmless. Between two of them the pairing of the bases rests on their ratio, so they need
+    digits relative to themselves: the block of ``p'q`` that holds them is formed in twice the precision.
+    """
+    small = transpose(right)[:, -count:]
+    high = -subtract_product(np.zeros((len(q), count)), q, small)
+    low = -subtract_product(high, q, small)  # what rounding took from the product
+    block = -subtract_product(-(transpose(p) @ low), transpose(p), high)
+    turn_left, cosines[-count:], turn_right = np.linalg.svd(transpose(left[:, -count:]) @ block)
+    left[:, -count:] = left[:, -count:] @ turn_left
+    right[-count:] = turn_right @ right[-count:]

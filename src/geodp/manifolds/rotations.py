@@ -10,7 +10,7 @@ from typing import NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.manifolds._functions import Array, angle_over_sine, frobenius, log_sinc, sinc, symmetric, transpose
+from geodp.manifolds._functions import Array, angle_over_sine, frobenius, log_sinc, sinc, subtract_product, symmetric, transpose
 from geodp.manifolds._small_eigen import eigh
 from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
 
@@ -89,11 +89,11 @@ class Rotations(Manifold):
 
     def raw_log(self, p: Array, q: Array) -> Array:
         sine, cosine = _relative(p, q)
-        return p @ (_log3(sine, cosine) if self.n == 3 else _Planes.of(sine, cosine).log())
+        return p @ (_log3(sine, cosine) if self.n == 3 else _Planes.of(sine, cosine, p, q).log())
 
     def raw_dist(self, p: Array, q: Array) -> Array:
         sine, cosine = _relative(p, q)
-        return _angle3(sine, cosine) if self.n == 3 else _Planes.of(sine, cosine).norm()
+        return _angle3(sine, cosine) if self.n == 3 else _Planes.of(sine, cosine, p, q).norm()
 
     def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
         return 0.5 * np.einsum("...ij,...ij->...", u, v) + np.zeros(p.shape[:-2])
@@ -202,7 +202,7 @@ class _Planes(NamedTuple):
     in_large: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, sine: Array, cosine: Array) -> _Planes:
+    def of(cls, sine: Array, cosine: Array, p: Array, q: Array) -> _Planes:
         n = sine.shape[-1]
         cosines, vectors = eigh(cosine)
         # split at the widest gap between pairs of cosines within this window, so that no plane is torn apart
@@ -212,6 +212,16 @@ class _Planes(NamedTuple):
         large_planes = (np.minimum(above, high) - np.maximum(below, low)).argmax(axis=-1)
         in_large = np.arange(n) < 2 * large_planes[..., None]
         turned = transpose(vectors) @ sine @ vectors
+        several = large_planes > 1
+        if several.any():
+            # Between two planes that are nearly half turned, the polar factor rests on the ratio of their sines, so they need
+            # digits relative to themselves. p'p is symmetric: q + p, which is small there, has the same skew part as q.
+            base, end = np.broadcast_to(p, sine.shape)[several], np.broadcast_to(q, sine.shape)[several]
+            frame = vectors[several]
+            opposite = -subtract_product(
+                np.zeros_like(frame), np.concatenate([end, base], axis=-1), np.concatenate([frame, frame], axis=-2)
+            )
+            turned[several] = _skew(transpose(base @ frame) @ opposite)
         both_large = in_large[..., :, None] & in_large[..., None, :]
         both_small = ~in_large[..., :, None] & ~in_large[..., None, :]
         root = np.sqrt(angle_over_sine(np.where(in_large, -cosines, cosines)))

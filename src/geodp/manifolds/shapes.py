@@ -172,7 +172,16 @@ def _real(z: Complex) -> Array:
 
 def _across(p: Array, q: Array) -> tuple[Array, Complex]:
     """The part of ``q`` complex-orthogonal to ``p``, and their complex product."""
-    product = np.asarray(np.vecdot(_complex(p), _complex(q)))
+    product = np.atleast_1d(np.vecdot(_complex(p), _complex(q))).reshape(np.broadcast_shapes(p.shape, q.shape)[:-2])
+    far = np.abs(product) < 0.01
+    if far.any():
+        # next to the cut locus the phase of the product aligns the two shapes: it needs its digits relative to itself
+        base, end = (np.broadcast_to(x, (*product.shape, *x.shape[-2:]))[far] for x in (p, q))
+        rows = base.reshape(-1, 1, 2 * base.shape[-2])
+        turned = np.stack([end[..., 1], -end[..., 0]], axis=-1)  # -i times q
+        columns = np.stack([end.reshape(-1, rows.shape[-1]), turned.reshape(-1, rows.shape[-1])], axis=-1)
+        exact = -subtract_product(np.zeros((len(base), 1, 2)), rows, columns)[:, 0]
+        product[far] = exact[:, 0] + 1j * exact[:, 1]
     multiplier = np.stack([product.real, product.imag, -product.imag, product.real], axis=-1)
     multiplier = multiplier.reshape(*product.shape, 2, 2)
     across = q - p @ multiplier
