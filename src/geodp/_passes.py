@@ -1,11 +1,13 @@
 """One pass over records: the sum of their logarithms at a point, and what the solver needs beside it.
 
-An evaluator knows how to do this for one manifold. The general one calls the manifold's own maps; the others do the same
-arithmetic with less memory traffic.
+An evaluator knows how to do this on one manifold. The general one calls the manifold's own maps; the others do the same
+with less work a record.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,8 +15,13 @@ from typing import ClassVar
 import numpy as np
 
 from geodp.ball import Ball
-from geodp.manifolds._functions import Array, _two_sum
+from geodp.manifolds import SPD, Sphere
+from geodp.manifolds._functions import Array, angle_over_sine, conjugate, transpose, two_sum
 from geodp.manifolds.manifold import Manifold
+from geodp.manifolds.spd import cholesky
+
+#: Fewer records than this are not worth loading compiled code for.
+_WORTH_COMPILING = 20_000
 
 
 @dataclass(frozen=True)
@@ -31,87 +38,278 @@ class Pass:
     log: Array  # sum of w v
     log_low: Array  # what rounding has lost of it
     square: float  # sum of w |v|^2
-    length: float  # sum of w |v|
     reach: float  # largest |v|
-    hessian: Array  # sum of w times what the evaluator says about the Hessian
+    hessian: Array  # sum of w times what the evaluator says about the Hessian ...
+    seen: float  # ... and the weight of the records it speaks of
 
     @classmethod
     def zero(cls, manifold: Manifold) -> Pass:
         nothing = np.zeros(manifold.point_shape)
-        return cls(0, nothing, nothing, 0.0, 0.0, 0.0, np.zeros(()))
+        return cls(0, nothing, nothing, 0.0, 0.0, np.zeros(()), 0.0)
 
     @classmethod
-    def of_blocks(cls, count: int, logs: Array, square: float, length: float, reach: float, hessian: Array) -> Pass:
+    def of_blocks(cls, count: int, logs: Array, square: float, reach: float, hessian: Array, seen: float) -> Pass:
         """From the sums of logarithms over blocks, ``(blocks, *point_shape)``."""
-        high, low = logs[0], np.zeros_like(logs[0])
-        for block in logs[1:]:
-            high, lost = _two_sum(high, block)
-            low = low + lost
-        return cls(count, high, low, square, length, reach, hessian)
+        return cls(count, *compensated_sum(logs), square, reach, hessian, seen)
 
     def __add__(self, other: Pass) -> Pass:
-        high, lost = _two_sum(self.log, other.log)
+        high, lost = two_sum(self.log, other.log)
         return Pass(
             self.count + other.count,
             high,
             self.log_low + other.log_low + lost,
             self.square + other.square,
-            self.length + other.length,
             max(self.reach, other.reach),
             self.hessian + other.hessian,
+            self.seen + other.seen,
         )
+
+
+def compensated_sum(terms: Array) -> tuple[Array, Array]:
+    """The sum along the first axis and what rounding has lost of it."""
+    high, low = terms[0], np.zeros_like(terms[0])
+    for term in terms[1:]:
+        high, lost = two_sum(high, term)
+        low = low + lost
+    return high, low
 
 
 class Evaluator(ABC):
     """How to make a :class:`Pass` on one manifold."""
 
-    def __init__(self, manifold: Manifold) -> None:
-        self.manifold = manifold
-
     @abstractmethod
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         """The pass at ``p`` over records in the ball."""
 
+    @abstractmethod
     def clip(self, ball: Ball, records: Array, weights: Array | None) -> tuple[Pass, Array]:
         """The pass at the centre over clipped records, and these records: the same array if none had to change."""
-        clipped, logs = ball.clip_with_logs(records)
-        return self.from_logs(ball.center, logs, weights), clipped
 
+    @abstractmethod
     def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        """A step to the mean, better than the gradient if the evaluator knows about the Hessian."""
-        return gradient
-
-    def rounding(self, p: Array, reach: float) -> float:
-        """A bound on the rounding error of each logarithm."""
-        return self.manifold.log_rounding(p, reach)
-
-    def from_logs(self, p: Array, logs: Array, weights: Array | None) -> Pass:
-        lengths = self.manifold.raw_norm(p, logs)
-        w = np.ones(len(logs)) if weights is None else weights
-        return Pass.of_blocks(
-            len(logs), block_sums(logs, w), float(w @ lengths**2), float(w @ lengths), float(lengths.max()), np.zeros(())
-        )
-
-
-def block_sums(values: Array, weights: Array) -> Array:
-    """Weighted sums over blocks of :data:`Pass.BLOCK` records."""
-    count, shape = len(values), values.shape[1:]
-    padding = -count % Pass.BLOCK
-    flat = values.reshape(count, -1)
-    if padding:
-        flat = np.concatenate([flat, np.zeros((padding, flat.shape[1]))])
-        weights = np.concatenate([weights, np.zeros(padding)])
-    blocks = weights.reshape(-1, 1, Pass.BLOCK) @ flat.reshape(-1, Pass.BLOCK, flat.shape[1])
-    return blocks.reshape(-1, *shape)
+        """A step to the mean, from the mean of what the passes say about the Hessian."""
 
 
 class GeneralEvaluator(Evaluator):
-    """Logarithms by the manifold's own ``raw_log``."""
+    """Logarithms by the manifold's own ``raw_log``, and nothing about the Hessian."""
+
+    def __init__(self, manifold: Manifold) -> None:
+        self.manifold = manifold
 
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         return self.from_logs(p, self.manifold.raw_log(p, records), weights)
 
+    def clip(self, ball: Ball, records: Array, weights: Array | None) -> tuple[Pass, Array]:
+        clipped, logs = ball.clip_with_logs(records)
+        return self.from_logs(ball.center, logs, weights), clipped
+
+    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
+        return gradient
+
+    def from_logs(self, p: Array, logs: Array, weights: Array | None) -> Pass:
+        lengths = self.manifold.raw_norm(p, logs)
+        w = np.ones(len(logs)) if weights is None else weights
+        return Pass.of_blocks(len(logs), block_sums(logs, w), float(w @ lengths**2), float(lengths.max()), np.zeros(()), 0.0)
+
+
+def block_sums(values: Array, weights: Array) -> Array:
+    """Weighted sums over blocks of :data:`Pass.BLOCK` records."""
+    flat = values.reshape(len(values), -1)
+    padding = -len(flat) % Pass.BLOCK
+    if padding:
+        flat = np.concatenate([flat, np.zeros((padding, flat.shape[1]))])
+        weights = np.concatenate([weights, np.zeros(padding)])
+    blocks = weights.reshape(-1, 1, Pass.BLOCK) @ flat.reshape(-1, Pass.BLOCK, flat.shape[1])
+    return blocks.reshape(-1, *values.shape[1:])
+
+
+class FastEvaluator(Evaluator):
+    """A closed form for the records it is sure about, and the general path for chunks with any other."""
+
+    def __init__(self, manifold: Manifold) -> None:
+        self.general = GeneralEvaluator(manifold)
+
+    @abstractmethod
+    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
+        """The pass at ``p``; nothing if some record is not certain to be a point on which the closed form is accurate."""
+
+    def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
+        result = self._try(p, records, weights)
+        return self.general.evaluate(p, records, weights) if result is None else result
+
+    def clip(self, ball: Ball, records: Array, weights: Array | None) -> tuple[Pass, Array]:
+        result = self._try(ball.center, records, weights)
+        if result is None or not result.reach <= ball.radius * (1.0 - 1e-9):
+            return self.general.clip(ball, records, weights)
+        return result, records
+
+    def _try(self, p: Array, records: Array, weights: Array | None) -> Pass | None:
+        with np.errstate(all="ignore"):
+            return self.fast(p, records, np.ones(len(records)) if weights is None else weights)
+
+
+class SPD2(FastEvaluator):
+    """2x2 matrices, compiled; Newton's step: the space is a hyperbolic plane times a line."""
+
+    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
+        from geodp import _kernels
+
+        factor, inverse = cholesky(p)
+        blocks = _rows(records, 7)
+        reach = _kernels.spd2(records, weights, inverse, Pass.BLOCK, blocks)
+        if reach == _kernels.UNSURE:
+            return None
+        a, d, b = blocks[:, 0], blocks[:, 1], blocks[:, 2]
+        logs = np.stack([a + d, b, b, a - d], axis=-1).reshape(-1, 2, 2)
+        square, *hessian = blocks[:, 3:].sum(axis=0)
+        return Pass.of_blocks(
+            len(records), conjugate(factor, logs), float(square), reach, np.array(hessian), float(weights.sum())
+        )
+
+    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
+        factor, inverse = cholesky(p)
+        g = conjugate(inverse, gradient)
+        h00, h01, h11 = hessian
+        middle, off = 0.5 * (g[0, 0] + g[1, 1]), (0.5 * (g[0, 0] - g[1, 1]), g[0, 1])
+        d, b = np.linalg.solve([[h00, h01], [h01, h11]], off)
+        return conjugate(factor, np.array([[middle + d, b], [b, middle - d]]))
+
+
+class _ScaledSPD(FastEvaluator):
+    """Matrices of other sizes: the full step along the trace, and one over the mean Hessian across it."""
+
+    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
+        along = float(np.trace(np.linalg.solve(p, gradient))) / len(p) * p
+        return along + (gradient - along) / float(hessian)
+
+
+class SPD3(_ScaledSPD):
+    """3x3 matrices, compiled."""
+
+    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
+        from geodp import _kernels
+
+        factor, inverse = cholesky(p)
+        blocks = _rows(records, 8)
+        reach = _kernels.spd3(records, weights, inverse, Pass.BLOCK, blocks)
+        if reach == _kernels.UNSURE:
+            return None
+        logs = blocks[:, [0, 1, 3, 1, 2, 4, 3, 4, 5]].reshape(-1, 3, 3)
+        square, hessian = blocks[:, 6:].sum(axis=0)
+        return Pass.of_blocks(
+            len(records), conjugate(factor, logs), float(square), reach, np.asarray(hessian), float(weights.sum())
+        )
+
+
+class SPDLarge(_ScaledSPD):
+    """Larger matrices: whitening and the sum of logarithms as matrix products over the whole chunk, ``eigh`` in between."""
+
+    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
+        n, k = len(records), len(p)
+        off = np.abs(records - transpose(records)).max()
+        if not off <= 64.0 * np.finfo(np.float64).eps * np.abs(records).max():
+            return None
+        factor, inverse = cholesky(p)
+        half = (records.reshape(-1, k) @ inverse.T).reshape(n, k, k)
+        whitened = (np.ascontiguousarray(transpose(half)).reshape(-1, k) @ inverse.T).reshape(n, k, k)
+        values, vectors = np.linalg.eigh(whitened)
+        if not (values[:, -1] < 1e4 * values[:, 0]).all():
+            return None
+        logs = np.log(values)
+        squares = np.vecdot(logs, logs)
+        # the sum over records of V diag(w log) V' is one product of a k x (n k) matrix with its like
+        wide = np.ascontiguousarray(vectors.transpose(1, 0, 2)).reshape(k, n * k)
+        total = (wide * (weights[:, None] * logs).ravel()) @ wide.T
+        hessian = float(weights @ _mean_hessian(values, logs))
+        reach = math.sqrt(float(squares.max()))
+        return Pass.of_blocks(
+            n, conjugate(factor, total)[None], float(weights @ squares), reach, np.asarray(hessian), float(weights.sum())
+        )
+
+
+def _mean_hessian(values: Array, logs: Array) -> Array:
+    """The mean over trace-free directions of the Hessian of half the squared distance: ``(t/2) coth(t/2)`` over gaps ``t``."""
+    k = values.shape[-1]
+    i, j = np.triu_indices(k, 1)
+    gaps = values[:, i] - values[:, j]
+    apart = np.where(gaps == 0.0, 1.0, gaps)
+    factors = np.where(gaps == 0.0, 1.0, 0.5 * (logs[:, i] - logs[:, j]) * (values[:, i] + values[:, j]) / apart)
+    return (k - 1 + factors.sum(axis=-1)) / (k - 1 + len(i))
+
+
+class Sphere2(FastEvaluator):
+    """The unit sphere in space, compiled, with Newton's step."""
+
+    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
+        from geodp import _kernels
+
+        blocks = _rows(records, 11)
+        reach = _kernels.sphere2(records, weights, p / np.linalg.vector_norm(p), Pass.BLOCK, blocks)
+        if not 0.0 <= reach <= _FAR:
+            return None
+        totals = blocks[:, 3:].sum(axis=0)
+        along, square = totals[:2]
+        outer = totals[[2, 3, 5, 3, 4, 6, 5, 6, 7]].reshape(3, 3)
+        return Pass.of_blocks(
+            len(records),
+            blocks[:, :3] - blocks[:, 3:4] * p,
+            float(square),
+            reach,
+            along * np.eye(3) + outer,
+            float(weights.sum()),
+        )
+
+    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
+        across = np.eye(3) - np.outer(p, p)
+        return np.asarray(np.linalg.solve(across @ hessian @ across + np.outer(p, p), gradient), dtype=np.float64)
+
+
+class SphereLarge(FastEvaluator):
+    """Spheres of any dimension: cosines and gradient are two products of the chunk with a vector."""
+
+    def __init__(self, manifold: Sphere) -> None:
+        super().__init__(manifold)
+        self.sphere = manifold
+
+    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
+        radius, d = self.sphere.radius, self.sphere.d
+        norms = np.sqrt(np.vecdot(records, records))
+        if not (np.abs(norms - radius) <= 64.0 * np.finfo(np.float64).eps * radius).all():
+            return None
+        cosines = np.minimum((records @ p) / (norms * np.linalg.vector_norm(p)), 1.0)
+        reach = radius * math.acos(float(cosines.min()))
+        if not reach <= _FAR * radius:
+            return None
+        factors = angle_over_sine(cosines)
+        angles = factors * np.sqrt((1.0 - cosines) * (1.0 + cosines))
+        products = block_sums(records, weights * factors)
+        along = block_sums((factors * cosines)[:, None], weights)
+        hessian = float(weights @ (1.0 + (d - 1) * factors * cosines)) / d
+        square = radius**2 * float(weights @ angles**2)
+        return Pass.of_blocks(len(records), products - along * p, square, reach, np.asarray(hessian), float(weights.sum()))
+
+    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
+        # on a wide ball the mean Hessian may be small or negative away from the mean: then the gradient is the better step
+        return gradient / float(hessian) if hessian > 0.1 else gradient
+
+
+#: Past this angle the factor t/sin t magnifies rounding errors of the cosine, and logarithms are taken one by one.
+_FAR = 2.0
+
+
+def _rows(records: Array, columns: int) -> Array:
+    """Room for the sums over the blocks of a chunk."""
+    return np.empty((-(-len(records) // Pass.BLOCK), columns))
+
 
 def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
     """The fastest evaluator for so many records (``None``: unknown) of a manifold."""
+    if isinstance(manifold, SPD) and manifold.k > 3:
+        return SPDLarge(manifold)
+    compiled: dict[Manifold, type[FastEvaluator]] = {SPD(2): SPD2, SPD(3): SPD3, Sphere(2): Sphere2}
+    worth = count is None or count >= _WORTH_COMPILING
+    if manifold in compiled and worth and importlib.util.find_spec("numba") is not None:
+        return compiled[manifold](manifold)
+    if isinstance(manifold, Sphere) and manifold.d > 1:
+        return SphereLarge(manifold)
     return GeneralEvaluator(manifold)

@@ -104,7 +104,7 @@ def default_tolerance(ball: Ball) -> float:
 
 
 def _sum_rounding(mean_length: float) -> float:
-    """A bound on the rounding error of the mean of vectors of this mean length: see ``Pass``."""
+    """A bound on the rounding error of the mean of vectors of this mean (or root mean square) length: see ``Pass``."""
     return 2.0 * Pass.BLOCK * EPSILON * mean_length
 
 
@@ -237,7 +237,9 @@ class _Solver:
         if trial.gamma > 0.7 * lowest and not trial.energy < enough:
             history.clear()
             trial = self._move(state, state.gradient / self._steepest())
-        self._remember(state, trial, history)
+        # while the evaluator's own step does well it is best left alone: a secant over a long way would mislead it
+        if history or trial.gamma > 0.1 * state.gamma:
+            self._remember(state, trial, history)
         return trial, min(lowest, trial.gamma), trial.gamma < 0.7 * lowest
 
     def _steepest(self) -> float:
@@ -276,10 +278,10 @@ class _Solver:
         mass = 1.0 if self.records.weights is not None else 1.0 / total.count
         gradient = self.manifold.raw_project_tangent(p, mass * (total.log + total.log_low))
         gamma = float(self.manifold.raw_norm(p, gradient))
-        rounding = self.evaluator.rounding(p, total.reach) + _sum_rounding(mass * total.length)
+        rounding = self.manifold.log_rounding(p, total.reach) + _sum_rounding(math.sqrt(mass * total.square))
         # the norm itself is known to the same relative accuracy as a logarithm of unit length
         upper = gamma * (1.0 + self.manifold.log_rounding(p, 0.0)) + rounding
-        step = self.evaluator.step(p, gradient, total.hessian * mass)
+        step = self.evaluator.step(p, gradient, total.hessian / total.seen) if total.seen > 0.0 else gradient
         bound = min(2.0 * self.ball.reach, _certificate(self.ball, upper))
         return _State(p, gradient, step, gamma, 0.5 * mass * total.square, bound)
 

@@ -85,12 +85,12 @@ def subtract_product(v: Array, u: Array, r: Array) -> Array:
     low = np.zeros_like(high)
     for k in range(u.shape[-1]):
         product, error = _two_product(u[..., :, k, None], -r[..., None, k, :])
-        high, lost = _two_sum(high, product)
+        high, lost = two_sum(high, product)
         low += lost + error
     return high + low
 
 
-def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
