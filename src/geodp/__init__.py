@@ -1,5 +1,16 @@
-"""Differential privacy on curved spaces."""
+"""Differential privacy on curved spaces.
 
+>>> import numpy as np, geodp
+>>> ball = geodp.Ball(geodp.SPD(2), center=np.eye(2), radius=1.0)
+>>> release = geodp.private_mean(np.tile(np.eye(2), (1000, 1, 1)), ball, epsilon=1.0)
+>>> release.epsilon, release.private
+(1.0, True)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from geodp._version import __version__
 from geodp.ball import Ball
 from geodp.manifolds import (
     SPD,
@@ -13,24 +24,63 @@ from geodp.manifolds import (
     SPDLogEuclidean,
     Sphere,
 )
-from geodp.mean import MeanResult, frechet_mean
 from geodp.sensitivity import sensitivity
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from geodp.ledger import Ledger
+    from geodp.mean import MeanResult, frechet_mean
+    from geodp.noise.laws import Gaussian, Laplace
+    from geodp.planning import Plan, plan
+    from geodp.release import Release, private_mean
 
 __all__ = [
     "SPD",
     "Ball",
     "Euclidean",
+    "Gaussian",
     "Grassmann",
     "Hyperbolic",
+    "Laplace",
+    "Ledger",
     "Manifold",
     "MeanResult",
+    "Plan",
     "PlanarShapes",
     "Product",
+    "Release",
     "Rotations",
     "SPDLogEuclidean",
     "Sphere",
+    "__version__",
     "frechet_mean",
+    "plan",
+    "private_mean",
     "sensitivity",
 ]
+
+#: Names whose modules need heavier libraries: they are loaded when first used.
+_LATER = {
+    "Gaussian": "geodp.noise.laws",
+    "Laplace": "geodp.noise.laws",
+    "Ledger": "geodp.ledger",
+    "MeanResult": "geodp.mean",
+    "frechet_mean": "geodp.mean",
+    "Plan": "geodp.planning",
+    "plan": "geodp.planning",
+    "Release": "geodp.release",
+    "private_mean": "geodp.release",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "data":
+        return import_module("geodp.data")
+    if name not in _LATER:
+        raise AttributeError(f"module 'geodp' has no attribute {name!r}")
+    value = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,8 +1,9 @@
 """Compiled inner loops of the Fréchet mean.
 
 Each function makes one pass over a chunk of records at a point: sums over blocks of records, written to ``blocks``, and
-the largest distance, returned. A negative return says that some record is not certain to be a point for which the closed
-form keeps its digits: the caller then takes the general path for that chunk. The functions release the interpreter lock.
+the largest distance, returned. :data:`UNSURE` instead says that some record is not certain to be a point for which the
+closed form keeps its digits: the caller then takes the general path for that chunk. The functions release the
+interpreter lock.
 
 Importing this module imports numba; compiled code is kept on disk between runs.
 """
@@ -14,12 +15,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
 
 from geodp.manifolds._functions import Array
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-UNSURE = -1.0
+UNSURE = -2.0
 #: Past this ratio of eigenvalues the general path, which works with factors, is more accurate.
 MOST_SPREAD = 1e4
 #: Twice the relative asymmetry below which a matrix counts as symmetric to rounding.
@@ -33,6 +35,15 @@ def _compiled(function: F) -> F:
 
 
 @_compiled
+def _across(vx: float, vy: float, vz: float) -> tuple[float, float, float, float, float, float]:
+    """An orthonormal pair across a unit vector, without a singular direction (Duff and others, 2017)."""
+    sign = 1.0 if vz >= 0.0 else -1.0
+    s = -1.0 / (sign + vz)
+    wx = vx * vy * s
+    return 1.0 + sign * vx * vx * s, sign * wx, -sign * vx, wx, sign + vy * vy * s, -vy
+
+
+@_compiled
 def spd2(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) -> float:
     """2x2 positive-definite matrices.
 
@@ -41,13 +52,15 @@ def spd2(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
     ``beta b``, squared length, and three entries of the Hessian.
     """
     l00, l10, l11 = inverse[0, 0], inverse[1, 0], inverse[1, 1]
-    farthest = 0.0
-    sure = True
+    room = np.empty((6, block))
+    hs, ds, bs, rhos, highs, lows = room[0], room[1], room[2], room[3], room[4], room[5]
+    farthest = doubts = 0.0
     for start in range(0, len(x), block):
-        s0 = s1 = s2 = s3 = s4 = s5 = s6 = 0.0
-        for i in range(start, min(start + block, len(x))):
-            x00, x10, x01, x11 = x[i, 0, 0], x[i, 1, 0], x[i, 0, 1], x[i, 1, 1]
-            sure = sure and abs(x10 - x01) <= _TIDY * abs(x10)
+        count = min(block, len(x) - start)
+        # a loop without calls or branches, so that it runs on several records at once; the logarithms, which cannot, follow
+        for i in range(count):
+            x00, x10, x01, x11 = x[start + i, 0, 0], x[start + i, 1, 0], x[start + i, 0, 1], x[start + i, 1, 1]
+            doubts += 0.0 if abs(x10 - x01) <= _TIDY * abs(x10) else 1.0
             x10 = 0.5 * (x10 + x01)
             half = l10 * x00 + l11 * x10
             a00, b = l00 * l00 * x00, l00 * half
@@ -55,24 +68,35 @@ def spd2(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
             h, d = 0.5 * (a00 + a11), 0.5 * (a00 - a11)
             rho = math.sqrt(d * d + b * b)
             high, low = h + rho, h - rho
-            sure = sure and high < MOST_SPREAD * low and high < 1e100 and low > 1e-100
-            log_high, log_low = math.log(high), math.log(low)
-            w = weights[i]
-            beta = 0.5 * (log_high - log_low) / rho if rho > 0.0 else 1.0 / h
-            square = log_high * log_high + log_low * log_low
+            doubts += 0.0 if high < MOST_SPREAD * low else 1.0
+            doubts += 0.0 if high < 1e100 else 1.0
+            doubts += 0.0 if low > 1e-100 else 1.0
+            hs[i], ds[i], bs[i], rhos[i], highs[i], lows[i] = h, d, b, rho, high, low
+        if doubts > 0.0:
+            return UNSURE
+        for i in range(count):
+            highs[i] = math.log(highs[i])
+            lows[i] = math.log(lows[i])
+        s0 = s1 = s2 = s3 = s4 = s5 = s6 = 0.0
+        for i in range(count):
+            w, rho = weights[start + i], max(rhos[i], 1e-200)
+            # a multiple of the identity has d = b = 0, and any beta will do
+            beta = 0.5 * (highs[i] - lows[i]) / rho if rhos[i] > 0.0 else 1.0 / hs[i]
+            square = highs[i] * highs[i] + lows[i] * lows[i]
             farthest = max(farthest, square)
-            across = beta * h
-            turn = (across - 1.0) / (rho * rho) if rho > 0.0 else 0.0
-            s0 += w * 0.5 * (log_high + log_low)
-            s1 += w * beta * d
-            s2 += w * beta * b
+            across = beta * hs[i]
+            turn_d, turn_b = ds[i] / rho, bs[i] / rho
+            rest = across - 1.0
+            s0 += w * 0.5 * (highs[i] + lows[i])
+            s1 += w * beta * ds[i]
+            s2 += w * beta * bs[i]
             s3 += w * square
-            s4 += w * (across - turn * d * d)
-            s5 -= w * turn * d * b
-            s6 += w * (across - turn * b * b)
+            s4 += w * (across - rest * turn_d * turn_d)
+            s5 -= w * rest * turn_d * turn_b
+            s6 += w * (across - rest * turn_b * turn_b)
         row = blocks[start // block]
         row[0], row[1], row[2], row[3], row[4], row[5], row[6] = s0, s1, s2, s3, s4, s5, s6
-    return math.sqrt(farthest) if sure else UNSURE
+    return math.sqrt(farthest)
 
 
 @_compiled
@@ -85,15 +109,23 @@ def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
     """
     l00, l10, l11 = inverse[0, 0], inverse[1, 0], inverse[1, 1]
     l20, l21, l22 = inverse[2, 0], inverse[2, 1], inverse[2, 2]
-    farthest = 0.0
-    sure = True
+    entries = np.empty((6, block))
+    room = np.empty((12, block))
+    vxs, vys, vzs, ds, bs, rhos = room[0], room[1], room[2], room[3], room[4], room[5]
+    e0s, e1s, e2s, f0s, f1s, f2s = room[6], room[7], room[8], room[9], room[10], room[11]
+    farthest = doubts = 0.0
     for start in range(0, len(x), block):
-        t00 = t10 = t11 = t20 = t21 = t22 = squares = hessian = 0.0
-        for i in range(start, min(start + block, len(x))):
-            y00, y11, y22 = x[i, 0, 0], x[i, 1, 1], x[i, 2, 2]
-            y10, y20, y21 = 0.5 * (x[i, 1, 0] + x[i, 0, 1]), 0.5 * (x[i, 2, 0] + x[i, 0, 2]), 0.5 * (x[i, 2, 1] + x[i, 1, 2])
-            off = abs(x[i, 1, 0] - x[i, 0, 1]) + abs(x[i, 2, 0] - x[i, 0, 2]) + abs(x[i, 2, 1] - x[i, 1, 2])
-            sure = sure and off <= _TIDY * (abs(y10) + abs(y20) + abs(y21))
+        count = min(block, len(x) - start)
+        for i in range(count):
+            j = start + i
+            y10, y20, y21 = 0.5 * (x[j, 1, 0] + x[j, 0, 1]), 0.5 * (x[j, 2, 0] + x[j, 0, 2]), 0.5 * (x[j, 2, 1] + x[j, 1, 2])
+            off = abs(x[j, 1, 0] - x[j, 0, 1]) + abs(x[j, 2, 0] - x[j, 0, 2]) + abs(x[j, 2, 1] - x[j, 1, 2])
+            doubts += 0.0 if off <= _TIDY * (abs(y10) + abs(y20) + abs(y21)) else 1.0
+            entries[0, i], entries[1, i], entries[2, i] = x[j, 0, 0], y10, x[j, 1, 1]
+            entries[3, i], entries[4, i], entries[5, i] = y20, y21, x[j, 2, 2]
+        for i in range(count):
+            y00, y10, y11 = entries[0, i], entries[1, i], entries[2, i]
+            y20, y21, y22 = entries[3, i], entries[4, i], entries[5, i]
             # rows of L^-1 y, then L^-1 y L^-T
             m10, m11 = l10 * y00 + l11 * y10, l10 * y10 + l11 * y11
             m20 = l20 * y00 + l21 * y10 + l22 * y20
@@ -105,7 +137,8 @@ def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
             mean = (a00 + a11 + a22) / 3.0
             b00, b11, b22 = a00 - mean, a11 - mean, a22 - mean
             spread = math.sqrt((b00 * b00 + b11 * b11 + b22 * b22) / 6.0 + (a10 * a10 + a20 * a20 + a21 * a21) / 3.0)
-            sure = sure and spread < 1e100 and mean < 1e100 and mean > 1e-100
+            doubts += 0.0 if spread < 1e100 else 1.0
+            doubts += 0.0 if mean > 1e-100 else 1.0
             shrink = 1.0 / max(spread, 1e-140)
             b00, b11, b22 = b00 * shrink, b11 * shrink, b22 * shrink
             b10, b20, b21 = a10 * shrink, a20 * shrink, a21 * shrink
@@ -121,20 +154,16 @@ def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
             d00, d11, d22 = c11 * c22 - b21 * b21, c00 * c22 - b20 * b20, c00 * c11 - b10 * b10
             d10, d20, d21 = b20 * b21 - b10 * c22, b10 * b21 - b20 * c11, b10 * b20 - b21 * c00
             second, third = d11 >= d00, d22 >= max(d00, d11)
-            vx = d20 if third else (d10 if second else d00)
-            vy = d21 if third else (d11 if second else d10)
-            vz = d22 if third else (d21 if second else d20)
+            vx, vy, vz = (d10 if second else d00), (d11 if second else d10), (d21 if second else d20)
+            vx, vy, vz = (d20 if third else vx), (d21 if third else vy), (d22 if third else vz)
             scale = 1.0 / math.sqrt(max(vx * vx + vy * vy + vz * vz, 1e-300))
             vx, vy, vz = vx * scale, vy * scale, vz * scale
-            sign = 1.0 if vz >= 0.0 else -1.0
-            s = -1.0 / (sign + vz)
-            wx, wy, wz = vx * vy * s, sign + vy * vy * s, -vy
-            ux, uy, uz = 1.0 + sign * vx * vx * s, sign * wx, -sign * vx
+            ux, uy, uz, wx, wy, wz = _across(vx, vy, vz)
             px, py, pz = b00 * vx + b10 * vy + b20 * vz, b10 * vx + b11 * vy + b21 * vz, b20 * vx + b21 * vy + b22 * vz
             qx, qy, qz = b00 * ux + b10 * uy + b20 * uz, b10 * ux + b11 * uy + b21 * uz, b20 * ux + b21 * uy + b22 * uz
             alone = vx * px + vy * py + vz * pz
             coupling = abs(ux * px + uy * py + uz * pz) + abs(wx * px + wy * py + wz * pz)
-            sure = sure and coupling * spread <= 2e-15 * (mean + spread)
+            doubts += 0.0 if coupling * spread <= 2e-15 * (mean + spread) else 1.0
             p00 = ux * qx + uy * qy + uz * qz
             p11 = (b00 + b11 + b22) - alone - p00
             # back to the whitened matrix: its eigenvalue along v and its 2x2 block across
@@ -142,13 +171,21 @@ def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
             b = spread * (wx * qx + wy * qy + wz * qz)
             rho = math.sqrt(d * d + b * b)
             e0, e1, e2 = mean + spread * alone, middle + rho, middle - rho
-            lowest = min(e0, e2)
-            sure = sure and max(e0, e1) < MOST_SPREAD * lowest and lowest > 1e-100
-            f0, f1, f2 = math.log(e0), math.log(e1), math.log(e2)
-            alpha = 0.5 * (f1 + f2)
-            beta = 0.5 * (f1 - f2) / rho if rho > 0.0 else 1.0 / middle
-            w = weights[i]
-            rest, bd, bb = w * (f0 - alpha), w * beta * d, w * beta * b
+            doubts += 0.0 if max(e0, e1) < MOST_SPREAD * min(e0, e2) else 1.0
+            vxs[i], vys[i], vzs[i], ds[i], bs[i], rhos[i] = vx, vy, vz, d, b, rho
+            e0s[i], e1s[i], e2s[i] = e0, e1, e2
+        if doubts > 0.0:
+            return UNSURE
+        for i in range(count):
+            f0s[i], f1s[i], f2s[i] = math.log(e0s[i]), math.log(e1s[i]), math.log(e2s[i])
+        t00 = t10 = t11 = t20 = t21 = t22 = squares = hessian = 0.0
+        for i in range(count):
+            f0, f1, f2, e0, e1, e2 = f0s[i], f1s[i], f2s[i], e0s[i], e1s[i], e2s[i]
+            vx, vy, vz, w = vxs[i], vys[i], vzs[i], weights[start + i]
+            ux, uy, uz, wx, wy, wz = _across(vx, vy, vz)
+            alpha, middle = 0.5 * (f1 + f2), 0.5 * (e1 + e2)
+            beta = 0.5 * (f1 - f2) / max(rhos[i], 1e-200) if rhos[i] > 0.0 else 1.0 / middle
+            rest, bd, bb = w * (f0 - alpha), w * beta * ds[i], w * beta * bs[i]
             t00 += rest * vx * vx + bd * (ux * ux - wx * wx) + 2.0 * bb * ux * wx + w * alpha
             t11 += rest * vy * vy + bd * (uy * uy - wy * wy) + 2.0 * bb * uy * wy + w * alpha
             t22 += rest * vz * vz + bd * (uz * uz - wz * wz) + 2.0 * bb * uz * wz + w * alpha
@@ -159,14 +196,14 @@ def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
             farthest = max(farthest, square)
             squares += w * square
             g01, g02 = e0 - e1, e0 - e2
-            curve = beta * middle
-            curve += 0.5 * (f0 - f1) * (e0 + e1) / g01 if g01 != 0.0 else 1.0
-            curve += 0.5 * (f0 - f2) * (e0 + e2) / g02 if g02 != 0.0 else 1.0
+            first = 0.5 * (f0 - f1) * (e0 + e1) / (g01 if g01 != 0.0 else 1.0)
+            second_factor = 0.5 * (f0 - f2) * (e0 + e2) / (g02 if g02 != 0.0 else 1.0)
+            curve = beta * middle + (first if g01 != 0.0 else 1.0) + (second_factor if g02 != 0.0 else 1.0)
             hessian += w * (2.0 + curve) / 5.0
         row = blocks[start // block]
         row[0], row[1], row[2], row[3], row[4], row[5] = t00, t10, t11, t20, t21, t22
         row[6], row[7] = squares, hessian
-    return math.sqrt(farthest) if sure else UNSURE
+    return math.sqrt(farthest)
 
 
 @_compiled
@@ -174,33 +211,39 @@ def sphere2(x: Array, weights: Array, p: Array, block: int, blocks: Array) -> fl
     """Unit vectors in space: the logarithm at ``p`` of ``x`` is ``f (x - c p)`` with ``c = p.x`` and ``f = t/sin t``.
 
     Columns of ``blocks``: sums of ``f x`` (three), of ``f c``, squared length, and of the six lower entries of
-    ``g x x'`` with ``g = (1 - f c)/sin^2 t``: the Hessian is ``f c I`` plus that, projected.
+    ``g x x'`` with ``g = (1 - f c)/sin^2 t``: the Hessian is ``f c I`` plus that, projected. Returns the smallest cosine.
     """
     px, py, pz = p[0], p[1], p[2]
-    farthest = 1.0
-    sure = True
+    room = np.empty((5, block))
+    xs, ys, zs, cosines, angles = room[0], room[1], room[2], room[3], room[4]
+    lowest, doubts = 1.0, 0.0
     for start in range(0, len(x), block):
-        sx = sy = sz = along = squares = h00 = h10 = h11 = h20 = h21 = h22 = 0.0
-        for i in range(start, min(start + block, len(x))):
-            x0, x1, x2 = x[i, 0], x[i, 1], x[i, 2]
+        count = min(block, len(x) - start)
+        for i in range(count):
+            x0, x1, x2 = x[start + i, 0], x[start + i, 1], x[start + i, 2]
             norm = x0 * x0 + x1 * x1 + x2 * x2
-            sure = sure and abs(norm - 1.0) <= _TIDY
+            doubts += 0.0 if abs(norm - 1.0) <= _TIDY else 1.0
             # one Newton step for the inverse root: the norm is 1 to rounding
             scale = 1.5 - 0.5 * norm
-            x0, x1, x2 = x0 * scale, x1 * scale, x2 * scale
-            c = min(x0 * px + x1 * py + x2 * pz, 1.0)
-            farthest = min(farthest, c)
+            xs[i], ys[i], zs[i] = x0 * scale, x1 * scale, x2 * scale
+            cosines[i] = min(xs[i] * px + ys[i] * py + zs[i] * pz, 1.0)
+            lowest = min(lowest, cosines[i])
+        if doubts > 0.0:
+            return UNSURE
+        for i in range(count):
+            angles[i] = math.acos(cosines[i])
+        sx = sy = sz = along = squares = h00 = h10 = h11 = h20 = h21 = h22 = 0.0
+        for i in range(count):
+            x0, x1, x2, c, w = xs[i], ys[i], zs[i], cosines[i], weights[start + i]
             square = (1.0 - c) * (1.0 + c)
-            angle = math.acos(c)
-            f = angle / math.sqrt(square) if square > 0.0 else 1.0
-            w = weights[i]
-            g = w * ((1.0 - f * c) / square if square > 1e-8 else 1.0 / 3.0)
+            f = angles[i] / math.sqrt(max(square, 1e-300)) if square > 0.0 else 1.0
+            g = w * ((1.0 - f * c) / max(square, 1e-8) if square > 1e-8 else 1.0 / 3.0)
             f *= w
             sx += f * x0
             sy += f * x1
             sz += f * x2
             along += f * c
-            squares += w * angle * angle
+            squares += w * angles[i] * angles[i]
             h00 += g * x0 * x0
             h10 += g * x1 * x0
             h11 += g * x1 * x1
@@ -210,4 +253,4 @@ def sphere2(x: Array, weights: Array, p: Array, block: int, blocks: Array) -> fl
         row = blocks[start // block]
         row[0], row[1], row[2], row[3], row[4] = sx, sy, sz, along, squares
         row[5], row[6], row[7], row[8], row[9], row[10] = h00, h10, h11, h20, h21, h22
-    return math.acos(farthest) if sure else UNSURE
+    return lowest

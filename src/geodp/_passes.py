@@ -17,7 +17,7 @@ import numpy as np
 from geodp.ball import Ball
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds._functions import Array, angle_over_sine, conjugate, transpose, two_sum
-from geodp.manifolds.manifold import Manifold
+from geodp.manifolds.manifold import EPSILON, Manifold
 from geodp.manifolds.spd import cholesky
 
 #: Fewer records than this are not worth loading compiled code for.
@@ -66,12 +66,14 @@ class Pass:
 
 
 def compensated_sum(terms: Array) -> tuple[Array, Array]:
-    """The sum along the first axis and what rounding has lost of it."""
-    high, low = terms[0], np.zeros_like(terms[0])
-    for term in terms[1:]:
-        high, lost = two_sum(high, term)
-        low = low + lost
-    return high, low
+    """The sum along the first axis, by halves, and what rounding has lost of it."""
+    low = np.zeros_like(terms[0])
+    while len(terms) > 1:
+        half = len(terms) // 2
+        sums, lost = two_sum(terms[:half], terms[half : 2 * half])
+        low = low + lost.sum(axis=0)
+        terms = np.concatenate([sums, terms[2 * half :]])
+    return terms[0], low
 
 
 class Evaluator(ABC):
@@ -139,9 +141,9 @@ class FastEvaluator(Evaluator):
 
     def clip(self, ball: Ball, records: Array, weights: Array | None) -> tuple[Pass, Array]:
         result = self._try(ball.center, records, weights)
-        if result is None or not result.reach <= ball.radius * (1.0 - 1e-9):
-            return self.general.clip(ball, records, weights)
-        return result, records
+        if result is not None and result.reach + ball.manifold.log_rounding(ball.center, result.reach) <= ball.radius:
+            return result, records
+        return self.general.clip(ball, records, weights)
 
     def _try(self, p: Array, records: Array, weights: Array | None) -> Pass | None:
         with np.errstate(all="ignore"):
@@ -206,8 +208,8 @@ class SPDLarge(_ScaledSPD):
 
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
         n, k = len(records), len(p)
-        off = np.abs(records - transpose(records)).max()
-        if not off <= 64.0 * np.finfo(np.float64).eps * np.abs(records).max():
+        off = np.abs(records - transpose(records)).max(axis=(1, 2))
+        if not (off <= 64.0 * EPSILON * np.abs(records).max(axis=(1, 2))).all():
             return None
         factor, inverse = cholesky(p)
         half = (records.reshape(-1, k) @ inverse.T).reshape(n, k, k)
@@ -244,8 +246,9 @@ class Sphere2(FastEvaluator):
         from geodp import _kernels
 
         blocks = _rows(records, 11)
-        reach = _kernels.sphere2(records, weights, p / np.linalg.vector_norm(p), Pass.BLOCK, blocks)
-        if not 0.0 <= reach <= _FAR:
+        lowest = _kernels.sphere2(records, weights, p / np.linalg.vector_norm(p), Pass.BLOCK, blocks)
+        reach = _angle_at_most(lowest, 3)
+        if not reach <= _FAR:
             return None
         totals = blocks[:, 3:].sum(axis=0)
         along, square = totals[:2]
@@ -274,15 +277,15 @@ class SphereLarge(FastEvaluator):
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
         radius, d = self.sphere.radius, self.sphere.d
         norms = np.sqrt(np.vecdot(records, records))
-        if not (np.abs(norms - radius) <= 64.0 * np.finfo(np.float64).eps * radius).all():
+        if not (np.abs(norms - radius) <= 64.0 * EPSILON * radius).all():
             return None
         cosines = np.minimum((records @ p) / (norms * np.linalg.vector_norm(p)), 1.0)
-        reach = radius * math.acos(float(cosines.min()))
+        reach = radius * _angle_at_most(float(cosines.min()), d + 1)
         if not reach <= _FAR * radius:
             return None
         factors = angle_over_sine(cosines)
         angles = factors * np.sqrt((1.0 - cosines) * (1.0 + cosines))
-        products = block_sums(records, weights * factors)
+        products = block_sums(records, weights * factors * radius / norms)
         along = block_sums((factors * cosines)[:, None], weights)
         hessian = float(weights @ (1.0 + (d - 1) * factors * cosines)) / d
         square = radius**2 * float(weights @ angles**2)
@@ -295,6 +298,11 @@ class SphereLarge(FastEvaluator):
 
 #: Past this angle the factor t/sin t magnifies rounding errors of the cosine, and logarithms are taken one by one.
 _FAR = 2.0
+
+
+def _angle_at_most(cosine: float, terms: int) -> float:
+    """An upper bound on the angle whose cosine was computed as a product of so many terms."""
+    return math.acos(max(min(cosine - (terms + 8) * EPSILON, 1.0), -1.0))
 
 
 def _rows(records: Array, columns: int) -> Array:

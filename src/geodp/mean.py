@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from geodp._passes import Pass, best_evaluator
 from geodp.ball import Ball
@@ -89,8 +90,14 @@ def frechet_mean(
     (array([[2., 0.],
            [0., 2.]]), True)
     """
-    with threadpool_limits(1, user_api="blas"):
-        return _Solver(ball, _Records(x, ball, weights), progress).solve(tolerance)
+    with _libraries().limit(limits=1, user_api="blas"), ThreadPoolExecutor(_cores()) as pool:
+        return _Solver(ball, _Records(x, ball, weights), pool, progress).solve(tolerance)
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    # the threads of the linear algebra library would only get in the way of those that share out the chunks
+    return ThreadpoolController()
 
 
 def default_tolerance(ball: Ball) -> float:
@@ -101,6 +108,14 @@ def default_tolerance(ball: Ball) -> float:
     """
     rounding = ball.manifold.log_rounding_in_ball(ball.center, ball.reach) + _sum_rounding(2.0 * ball.reach)
     return min(2.0 * ball.reach, _certificate(ball, 8.0 * rounding))
+
+
+def count_records(x: Any, manifold: Manifold) -> int:
+    """How many records ``x`` holds, without looking at their values."""
+    if isinstance(x, np.ndarray):
+        _checked_shape(x, manifold)
+        return len(x)
+    return sum(len(chunk) for chunk in _source(x, manifold)[0]())
 
 
 def _sum_rounding(mean_length: float) -> float:
@@ -178,11 +193,16 @@ def _split(chunks: Iterable[Any], manifold: Manifold) -> Iterator[Array]:
     rows = max(Pass.BLOCK, _CHUNK_BYTES // (8 * math.prod(manifold.point_shape)))
     for chunk in chunks:
         array = chunk if isinstance(chunk, np.ndarray) else np.asarray(chunk)
-        manifold.read(array[:0] if array.ndim else array, "x")
-        if array.ndim != len(manifold.point_shape) + 1:
-            raise ValueError(f"x has shape {array.shape}, but records of {manifold} have shape (n, *{manifold.point_shape})")
+        _checked_shape(array, manifold)
         for start in range(0, len(array), rows):
             yield np.ascontiguousarray(array[start : start + rows], dtype=np.float64)
+
+
+def _checked_shape(array: np.ndarray[Any, Any], manifold: Manifold) -> None:
+    manifold.read(array[:0] if array.ndim else array, "x")
+    if array.ndim != len(manifold.point_shape) + 1:
+        expected = ", ".join(["n", *map(str, manifold.point_shape)])
+        raise ValueError(f"x has shape {array.shape}, but records of {manifold} have shape ({expected})")
 
 
 def _checked_weights(weights: ArrayLike) -> Array:
@@ -206,8 +226,8 @@ class _State(NamedTuple):
 
 
 class _Solver:
-    def __init__(self, ball: Ball, records: _Records, progress: Progress | None) -> None:
-        self.ball, self.manifold, self.records, self.progress = ball, ball.manifold, records, progress
+    def __init__(self, ball: Ball, records: _Records, pool: ThreadPoolExecutor, progress: Progress | None) -> None:
+        self.ball, self.manifold, self.records, self.pool, self.progress = ball, ball.manifold, records, pool, progress
         self.evaluator = best_evaluator(self.manifold, records.count)
         self.passes = 0
 
@@ -278,7 +298,7 @@ class _Solver:
         mass = 1.0 if self.records.weights is not None else 1.0 / total.count
         gradient = self.manifold.raw_project_tangent(p, mass * (total.log + total.log_low))
         gamma = float(self.manifold.raw_norm(p, gradient))
-        rounding = self.manifold.log_rounding(p, total.reach) + _sum_rounding(math.sqrt(mass * total.square))
+        rounding = self.manifold.log_rounding(p, 1.0001 * total.reach) + _sum_rounding(math.sqrt(mass * total.square))
         # the norm itself is known to the same relative accuracy as a logarithm of unit length
         upper = gamma * (1.0 + self.manifold.log_rounding(p, 0.0)) + rounding
         step = self.evaluator.step(p, gradient, total.hessian / total.seen) if total.seen > 0.0 else gradient
@@ -297,7 +317,7 @@ class _Solver:
             chunk = chunk if self.records.kept else self.ball.clip_chunk(chunk)
             return self.evaluator.evaluate(p, chunk, weights), chunk
 
-        for part, chunk in _in_order(work, self.records.chunks()):
+        for part, chunk in _in_order(self.pool, work, self.records.chunks()):
             total = total + part
             if first and self.records.kept:
                 kept.append(chunk)
@@ -308,18 +328,23 @@ class _Solver:
         return total
 
 
-def _in_order(work: Callable[[A], B], items: Iterator[A]) -> Iterator[B]:
-    """``map(work, items)`` on all cores, holding at most two items a core."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not every system can tell
+        return os.cpu_count() or 1
+
+
+def _in_order(pool: ThreadPoolExecutor, work: Callable[[A], B], items: Iterator[A]) -> Iterator[B]:
+    """``map(work, items)`` in the pool, holding at most two items a core; a single item is not worth a thread."""
     first_two = list(islice(items, 2))
-    if cores == 1 or len(first_two) < 2:
-        yield from map(work, [*first_two, *items])
+    if len(first_two) < 2:
+        yield from map(work, first_two)
         return
-    with ThreadPoolExecutor(cores) as pool:
-        waiting = deque(pool.submit(work, item) for item in first_two)
-        for item in items:
-            if len(waiting) >= 2 * cores:
-                yield waiting.popleft().result()
-            waiting.append(pool.submit(work, item))
-        while waiting:
+    waiting = deque(pool.submit(work, item) for item in first_two)
+    for item in items:
+        if len(waiting) >= 2 * _cores():
             yield waiting.popleft().result()
+        waiting.append(pool.submit(work, item))
+    while waiting:
+        yield waiting.popleft().result()

@@ -1,0 +1,310 @@
+"""The command line: ``geodp --help``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from geodp._version import __version__
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
+    help="Release means of data on curved spaces with pure differential privacy.",
+)
+budget = typer.Typer(no_args_is_help=True, help="Open and inspect privacy budgets.")
+app.add_typer(budget, name="budget")
+
+screen = Console()
+errors = Console(stderr=True)
+
+MANIFOLDS = (
+    "Euclidean(d), Sphere(d), Hyperbolic(d), SPD(k), SPDLogEuclidean(k), Grassmann(p, m), Rotations(n), "
+    "PlanarShapes(landmarks) or Product(...)"
+)
+DEFAULT_LEDGER = "sqlite:///geodp-budget.db"
+
+ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help=f"Where the records live: {MANIFOLDS}.")]
+RadiusOption = Annotated[
+    float, typer.Option("--radius", "-r", help="Public radius of the ball. Choose it without looking at the data.")
+]
+CenterOption = Annotated[
+    str, typer.Option("--center", "-c", help="Public centre: 'origin', numbers such as '[0, 0, 1]', or a .npy or .csv file.")
+]
+LayoutOption = Annotated[str, typer.Option("--layout", help="What the columns mean; 'auto' goes by their number and names.")]
+BoundOption = Annotated[str, typer.Option("--bound", help="Sensitivity bound: sharp, or reimherr2021 for the paper's.")]
+LedgerOption = Annotated[str, typer.Option("--ledger", help="Where budgets are kept: sqlite:///FILE or postgresql+psycopg://...")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Turn what may go wrong with public input into one sentence and exit code 2."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError) as error:
+        errors.print(f"[bold red]error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+
+
+def _plain(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error).replace("[", r"\[")
+
+
+def _ball(manifold: str, center: str, radius: float) -> Any:
+    from geodp.ball import Ball
+    from geodp.files import parse_center, parse_manifold
+
+    space = parse_manifold(manifold)
+    return Ball(space, parse_center(center, space), radius)
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int, int, int | None], None]]:
+    """A bar for long passes over the data, on the error stream; gone when done.
+
+    It counts records, which are public, and not passes, which depend on the data.
+    """
+    columns = TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda _, done, total: bar.update(task, completed=done, total=total)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"geodp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")] = False,
+) -> None: ...
+
+
+@app.command()
+def mean(
+    file: Annotated[Path, typer.Argument(help="Records: .npy, .npz, .csv or .parquet, one record a row.")],
+    manifold: ManifoldOption,
+    radius: RadiusOption,
+    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The privacy to spend.")],
+    center: CenterOption = "origin",
+    layout: LayoutOption = "auto",
+    bound: BoundOption = "sharp",
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", help="Budget to charge: sqlite:///FILE or postgresql+psycopg://...")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the release as JSON to this file.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Release the mean of a file of records, with a receipt.
+
+    Example: **geodp mean tensors.csv --manifold "SPD(3)" --radius 1.5 --epsilon 1**
+
+    The centre defaults to the manifold's origin (identity matrix, north pole, first axes, regular polygon). Records outside
+    the ball are moved to its boundary; records that are not points of the manifold count as the centre. Neither is reported:
+    `geodp check` tells the curator.
+    """
+    with _one_sentence():
+        from geodp.files import read_records
+        from geodp.ledger import Ledger
+        from geodp.release import private_mean
+
+        ball = _ball(manifold, center, radius)
+        if out is not None and not os.access(out.parent, os.W_OK):
+            raise ValueError(f"cannot write to the directory of {out}")
+        x = read_records(file, ball.manifold, layout=layout)
+        book = Ledger(ledger) if ledger is not None else None
+        with _progress("mean") as progress:
+            release = private_mean(x, ball, epsilon, bound=bound, ledger=book, dataset=dataset, progress=progress)  # type: ignore[arg-type]
+        if out is not None:
+            _write_whole(out, release.to_json() + "\n")
+        print(release.to_json() if as_json else release)
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write all of it or nothing."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(text)
+    part.replace(path)
+
+
+@app.command(name="plan")
+def plan_command(
+    manifold: ManifoldOption,
+    radius: RadiusOption,
+    n: Annotated[int | None, typer.Option("-n", "--records", help="Number of records.")] = None,
+    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="The privacy to spend.")] = None,
+    error: Annotated[
+        float | None, typer.Option("--error", help="Error to reach: expected, or with --quantile that quantile.")
+    ] = None,
+    quantile: Annotated[float | None, typer.Option("--quantile", help="With --error: probability of staying within it.")] = None,
+    center: CenterOption = "origin",
+    bound: BoundOption = "sharp",
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw error against the number of records: .png, .svg or .pdf.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The error of a release before spending: give two of --records, --epsilon and --error.
+
+    Reads no data. Example: **geodp plan --manifold "Sphere(2)" --radius 0.39 -n 1000 -e 1**
+    """
+    with _one_sentence():
+        from geodp.planning import plan
+
+        ball = _ball(manifold, center, radius)
+        result = plan(ball, n, epsilon, error=error, quantile=quantile, bound=bound)  # type: ignore[arg-type]
+        if plot is not None:
+            from geodp.plots import error_against_n
+
+            error_against_n(ball, result.epsilon, result.n, plot)
+        print(json.dumps(result.to_dict(), indent=2) if as_json else result)
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="Records, as for geodp mean.")],
+    manifold: ManifoldOption,
+    radius: RadiusOption,
+    center: CenterOption = "origin",
+    layout: LayoutOption = "auto",
+) -> None:
+    """For the curator only: which records are invalid or outside the ball. **The output is not private.**"""
+    with _one_sentence():
+        import numpy as np
+
+        from geodp.files import read_records
+
+        ball = _ball(manifold, center, radius)
+        x = np.asarray(read_records(file, ball.manifold, layout=layout), dtype=np.float64)
+        valid = ball.manifold.valid(x)
+        outside = valid & ~ball.contains(x)
+        screen.print("[bold red]NOT PRIVATE: this describes individual records. Do not publish it, nor tune the ball by it.[/]")
+        table = Table("records", "count", "first rows (from 0)")
+        for name, which in (("valid and in the ball", valid & ~outside), ("outside the ball", outside), ("not points", ~valid)):
+            rows = np.flatnonzero(which)
+            table.add_row(name, str(len(rows)), ", ".join(map(str, rows[:10])) + (" ..." if len(rows) > 10 else ""))
+        screen.print(table)
+
+
+@budget.command(name="open")
+def open_budget(
+    dataset: Annotated[str, typer.Argument(help="A name for the data set.")],
+    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="The total that may ever be spent on it.")],
+    ledger: LedgerOption = DEFAULT_LEDGER,
+) -> None:
+    """Give a data set a total budget."""
+    with _one_sentence():
+        from geodp.ledger import Ledger
+
+        Ledger(ledger).open(dataset, epsilon)
+        print(f"{dataset}: {epsilon} to spend, kept in {ledger}")
+
+
+@budget.command()
+def show(ledger: LedgerOption = DEFAULT_LEDGER, as_json: JsonOption = False) -> None:
+    """All data sets: total, spent, left."""
+    with _one_sentence():
+        from geodp.ledger import Ledger
+
+        book = Ledger(ledger)
+        rows = [(name, str(book.total(name)), str(book.spent(name)), str(book.remaining(name))) for name in book.datasets()]
+        if as_json:
+            print(json.dumps([dict(zip(("dataset", "total", "spent", "left"), row, strict=True)) for row in rows], indent=2))
+            return
+        table = Table("data set", "total", "spent", "left")
+        for row in rows:
+            table.add_row(*row)
+        screen.print(table)
+
+
+@budget.command()
+def history(
+    dataset: Annotated[str, typer.Argument(help="The data set.")],
+    ledger: LedgerOption = DEFAULT_LEDGER,
+    as_json: JsonOption = False,
+) -> None:
+    """Every charge of a data set, with the receipt of what was released for it."""
+    with _one_sentence():
+        from geodp.ledger import Ledger
+
+        charges = Ledger(ledger).history(dataset)
+        if as_json:
+            print(json.dumps([_charge_as_dict(charge) for charge in charges], indent=2))
+            return
+        table = Table("charge", "when (UTC)", "epsilon", "for", "receipt")
+        for charge in charges:
+            when = charge.at.strftime("%Y-%m-%d %H:%M:%S")
+            table.add_row(
+                str(charge.id),
+                when,
+                str(charge.epsilon),
+                charge.what,
+                "yes" if charge.receipt else "none: no release is on record",
+            )
+        screen.print(table)
+
+
+def _charge_as_dict(charge: Any) -> dict[str, Any]:
+    receipt = json.loads(charge.receipt) if charge.receipt else None
+    return {"id": charge.id, "at": charge.at.isoformat(), "epsilon": str(charge.epsilon), "what": charge.what, "receipt": receipt}
+
+
+@app.command()
+def demo(
+    directory: Annotated[Path, typer.Option("--dir", help="Where to put the ledger, the receipt and the picture.")] = Path(
+        "geodp-demo"
+    ),
+) -> None:
+    """A release from start to end, on shipped diffusion tensors of brain tissue.
+
+    The picture shows the true mean beside the private one, which only a demonstration may do. (A voxel is not a person: the data
+    show the machinery.)
+    """
+    with _one_sentence():
+        import numpy as np
+
+        from geodp import data
+        from geodp.ball import Ball
+        from geodp.ledger import Ledger
+        from geodp.manifolds import SPD
+        from geodp.mean import frechet_mean
+        from geodp.plots import ellipsoids
+        from geodp.release import private_mean
+
+        x = data.load("dti_tensors")
+        # public knowledge: free water at body temperature diffuses at 3 um^2/ms and tissue at about a quarter of that
+        ball = Ball(SPD(3), 0.75 * np.eye(3), radius=1.5)
+        directory.mkdir(parents=True, exist_ok=True)
+        url = f"sqlite:///{(directory / 'budget.db').as_posix()}"
+        book = Ledger(url)
+        book.open("demo", epsilon="3")
+        release = private_mean(x, ball, epsilon=1.0, ledger=book, dataset="demo")
+        print(release)
+        _write_whole(directory / "receipt.json", release.to_json() + "\n")
+        true = frechet_mean(x, ball).point
+        away = float(ball.manifold.dist(true, release.value))
+        title = f"DEMONSTRATION, not private: it shows the true mean. Geodesic distance {away:.3f}, epsilon 1, n = {len(x)}"
+        ellipsoids({"true mean": true, "private mean": release.value}, title, directory / "tensors.png")
+        print(f"\nbudget      {book.remaining('demo')} of {book.total('demo')} left for 'demo' in {directory / 'budget.db'}")
+        print(f"receipt     {directory / 'receipt.json'}")
+        print(f"picture     {directory / 'tensors.png'} (demonstration only: it shows the true mean, {away:.3f} away)")
+
+
+if __name__ == "__main__":
+    app()

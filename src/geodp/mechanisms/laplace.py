@@ -1,0 +1,93 @@
+r"""The Laplace mechanism for the Fréchet mean.
+
+*Public*: the manifold, the ball, the number of records ``n``, epsilon, the bound. *Private*: the records.
+*Neighbours*: data sets of the same size that differ by replacing one record.
+
+**Theorem** (Reimherr, Bharath and Soto 2021, Theorem 1). On a homogeneous manifold the law with density proportional to
+``exp(-dist(eta, y)/sigma)``, where it exists, has a normaliser that does not depend on its centre ``eta``. If the centres of
+neighbouring data sets are at most ``Delta`` apart, then by the triangle inequality the densities differ by a factor of at
+most ``exp(Delta/sigma)`` at every ``y``: with ``sigma = Delta/epsilon`` the draw is epsilon-differentially private.
+
+*What is done with it.* The centre is the computed mean of the clipped records, so
+
+``Delta = sensitivity + 2 * tolerance``
+
+where ``sensitivity`` bounds the distance of the exact means (:func:`geodp.sensitivity`) and ``tolerance`` that of a
+computed mean from the exact one (:func:`geodp.mean.default_tolerance`, met for every data set, and the rounding of its
+coordinates). All manifolds of the library are homogeneous and the law is not truncated, so no factor of two is needed.
+``sigma`` is rounded up.
+
+*Conditions checked here*: epsilon is positive and finite, the radius is admissible (by the ball), ``n >= 1``, and ``sigma`` is
+below the inverse of the volume entropy, without which there is no such law; and float64 resolves the ball: ``tolerance`` is
+small against the radius.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from geodp.ball import Ball
+from geodp.manifolds.manifold import EPSILON
+from geodp.mean import default_tolerance
+from geodp.noise.laws import Laplace
+from geodp.sensitivity import Bound, sensitivity
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The scale of the noise and the public numbers it was derived from."""
+
+    ball: Ball
+    n: int
+    epsilon: float
+    bound: Bound
+    sensitivity: float
+    tolerance: float
+    scale: float
+
+    @property
+    def law(self) -> Laplace:
+        return Laplace(self.ball.manifold, self.scale)
+
+
+def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Calibration:
+    """The noise that makes the mean of ``n`` records in the ball ``epsilon``-differentially private.
+
+    >>> import numpy as np
+    >>> from geodp import Ball, Sphere
+    >>> round(calibrate(Ball(Sphere(2), [0.0, 0.0, 1.0], np.pi / 8), n=100, epsilon=2.0).scale, 9)
+    0.004142136
+    """
+    epsilon = checked_epsilon(epsilon)
+    delta = sensitivity(ball, n, bound)
+    tolerance = numerical_tolerance(ball)
+    if not tolerance < 0.1 * ball.radius:
+        raise ValueError(
+            f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {tolerance:.2g}, more than a "
+            f"tenth of the radius {ball.radius:g}. A smaller radius, or a centre with a smaller condition number, would work"
+        )
+    scale = (delta + 2.0 * tolerance) / epsilon * (1.0 + 8.0 * EPSILON)
+    entropy = ball.manifold.volume_entropy
+    if scale * entropy >= 1.0:
+        raise ValueError(
+            f"there is no Laplace law of scale {scale:.6g} on {ball.manifold}: the scale must be below {1.0 / entropy:.6g}. "
+            f"Enough would be an epsilon above {epsilon * scale * entropy:.6g} with n = {n}, "
+            f"or n * epsilon above {n * delta * entropy:.6g} with this ball"
+        )
+    return Calibration(ball, int(n), epsilon, bound, delta, tolerance, scale)
+
+
+def numerical_tolerance(ball: Ball) -> float:
+    """How far the centre of the noise may be from the exact mean: a function of the ball alone.
+
+    The solver's tolerance, and the difference between the computed point and the exact one that its floats define.
+    """
+    return default_tolerance(ball) + 4.0 * ball.manifold.log_rounding_in_ball(ball.center, ball.reach)
+
+
+def checked_epsilon(epsilon: float) -> float:
+    value = float(epsilon)
+    if not 0.0 < value < math.inf:
+        raise ValueError(f"epsilon must be positive and finite but is {epsilon}")
+    return value

@@ -1,0 +1,234 @@
+r"""Draws from the Laplace and the Gaussian law as a program over exact real numbers.
+
+**Claim.** Let ``y`` be a draw from the law with density proportional to ``exp(-dist(eta, y)/sigma)`` on the
+manifold, ``eta`` the exact point that the floats of the centre define. What :func:`sample` returns is a function of
+``round(chart(y))``, where ``chart`` writes a point of the manifold as a list of real coordinates and ``round``
+takes each to the nearest multiple of a power of two. The chart, the grid and the function are fixed by public
+parameters. The distribution of the output is *exactly* that, not approximately. So whatever differential privacy
+the ideal law has (``epsilon = Delta/sigma`` for two centres at a distance of at most ``Delta``), the output has by
+post-processing, with no term for floating point.
+
+**Proof.** *The ideal algorithm* is rejection sampling over real numbers. A trial draws independent uniform numbers,
+each the binary fraction of an infinite string of fair bits; from them a radius ``s`` with density proportional to
+``g(s) s^(d-1) G(s)`` (:mod:`~geodp.noise.exact.radius`), a direction uniform on the unit sphere of an orthonormal
+frame (a normalised vector of Box and Muller's normal variables), and ``v``, the one times the other; it accepts
+with probability ``J(v)/G(s)``, at most 1 by Jensen's inequality, and never beyond the tangent cut locus. Accepted
+``v`` have density proportional to ``g(|v|) J(v)`` there, ``J`` being the density of Riemannian volume, so
+``exp(v)`` has the law at the base point, and its image under an isometry has the law at ``eta``
+(:mod:`~geodp.noise.exact.spaces`).
+
+*The program* evaluates the same formulas in balls. Every ball contains the true real number, for it is built from
+the interval that the bits revealed so far confine each uniform number to, by operations that enclose their results.
+A comparison is answered only if it has the same answer throughout the ball, and a coordinate is rounded only if all
+of the ball rounds to one multiple; otherwise the trial starts again with twice the precision and the same bits
+followed by new ones. So every answer given is the answer of the ideal algorithm on the infinite strings, whatever
+precision happened to produce it. The isometry and the roof of the radial sampler are the same real objects at every
+precision.
+
+*It ends.* A trial fails to be decided at every precision only if a comparison is an equality or a coordinate sits
+on a boundary between two multiples (or two eigenvalues coincide). Each is the zero of an analytic function that is
+not constant, in variables with a density: probability zero. For this reason coordinates are rounded before anything
+else happens to them: a draw that was first projected to a ball, say, would sit on its boundary with positive
+probability, and rounding might never end. There is no largest precision and no fallback; either would be a
+``delta``.
+
+**What is not claimed.** The bits are those of the operating system's generator, so that "independent and fair"
+holds for everyone who cannot break it. The number of trials is independent of the centre: the accept and reject
+decisions never see it. The *time* of a draw is not proved to be: balls carry the centre's digits, and a coordinate
+that needs a repetition is one that lies near a boundary. At the starting precision that is an event of probability
+about ``2^-80``, for every centre of a condition number that floats can hold. Some work on the centre itself also
+takes a time that depends on its digits (pivots over the rational numbers for subspaces and shapes, rotations of
+Jacobi for the log-Euclidean metric). In Euclidean space the spare bits cover centres up to about ``2^80`` times the
+scale.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from flint import arb, ctx
+from numpy.typing import ArrayLike
+
+from geodp.manifolds import Manifold, Product
+from geodp.manifolds._functions import Array
+from geodp.noise.exact.balls import Undecided, less, nearest, norm, working_precision
+from geodp.noise.exact.entropy import Entropy, NotPrivate, OperatingSystem, Tape
+from geodp.noise.exact.radius import Family, RadialLaw, roof, touching_points
+from geodp.noise.exact.spaces import Space, space_of
+
+__all__ = ["Entropy", "ExactDraw", "NotPrivate", "OperatingSystem", "default_grid_exponent", "sample", "starting_precision"]
+
+#: The grid is this many bits finer than the noise, unless floats cannot hold that.
+_GRID_BITS = 40
+_FLOAT_BITS = 52
+#: The working precision exceeds what the grid needs by at least this many bits.
+_SPARE_BITS = 128
+
+
+class ExactDraw(NamedTuple):
+    """One draw.
+
+    ``value`` is the point to release, a function of ``steps`` and public parameters: ``steps`` are the coordinates
+    of the chart in units of ``grid``. ``trials`` depends on public parameters and the random bits only.
+    ``precision``, the number of bits that were enough in the end, is for tests: it may depend on the centre and
+    must not be released.
+    """
+
+    value: Array
+    steps: tuple[int, ...]
+    grid: float
+    trials: int
+    precision: int
+
+
+def sample(
+    manifold: Manifold,
+    sigma: float,
+    center: ArrayLike,
+    *,
+    family: Family = "laplace",
+    entropy: Entropy | None = None,
+    grid_exponent: int | None = None,
+    precision: int | None = None,
+) -> ExactDraw:
+    """One draw from the law of scale ``sigma`` around ``center``, rounded to multiples of ``2^grid_exponent``.
+
+    ``sigma`` is taken as the exact number the float is. ``grid_exponent`` must be public;
+    :func:`default_grid_exponent` unless given. ``precision`` raises the number of bits to start with, which changes
+    nothing but the time.
+
+    >>> from geodp import Sphere
+    >>> draw = sample(Sphere(2), 0.1, [0.0, 0.0, 1.0])
+    >>> Sphere(2).check_point(draw.value)
+    >>> again = [sample(Sphere(2), 0.1, [0.0, 0.0, 1.0], entropy=NotPrivate(7)).steps for _ in range(2)]
+    >>> again[0] == again[1]
+    True
+    """
+    setting = _setting(manifold, float(sigma), family, grid_exponent)
+    point = np.asarray(center, dtype=np.float64)
+    # nothing about the center may show: not its entries, and not which of them is wrong
+    if point.shape != manifold.point_shape:
+        raise ValueError(f"center has shape {point.shape}, but points of {manifold} have shape {manifold.point_shape}")
+    if not manifold.valid(point):
+        raise ValueError(f"center is not a point of {manifold}")
+    source = OperatingSystem() if entropy is None else entropy
+    start = max(setting.precision, precision or 0)
+    trials = 0
+    while True:
+        trials += 1
+        steps, used = _trial(setting, point, Tape(source), start)
+        if steps is not None:
+            rounded = np.array([_to_float(step, setting.exponent) for step in steps])
+            return ExactDraw(setting.space.finish(rounded), steps, math.ldexp(1.0, setting.exponent), trials, used)
+
+
+def default_grid_exponent(manifold: Manifold, sigma: float) -> int:
+    """The exponent of the grid: 40 bits below the noise or the size of the manifold, whichever is smaller.
+
+    It is never more than 52 bits below the size of the manifold (the radius of a sphere; 1 for matrices, subspaces,
+    shapes and hyperbolic space), because floats could not hold the result. In Euclidean space there is no such
+    size; there a grid finer than the floats at hand does no harm, since the nearest float is a function of the
+    rounded number.
+
+    >>> from geodp import Sphere
+    >>> default_grid_exponent(Sphere(2), 0.25), default_grid_exponent(Sphere(2), 1e-12), default_grid_exponent(Sphere(2), 8.0)
+    (-42, -52, -40)
+    """
+    if isinstance(manifold, Product):
+        return min(default_grid_exponent(factor, sigma) for factor in manifold.factors)
+    noise = math.frexp(sigma)[1] - 1
+    unit = space_of(manifold).constants.unit_exponent
+    return noise - _GRID_BITS if unit is None else max(min(noise, unit) - _GRID_BITS, unit - _FLOAT_BITS)
+
+
+def starting_precision(manifold: Manifold, sigma: float, family: Family = "laplace", grid_exponent: int | None = None) -> int:
+    """The number of bits a draw starts with, a function of public parameters."""
+    return _setting(manifold, float(sigma), family, grid_exponent).precision
+
+
+class _Setting(NamedTuple):
+    """All that a draw depends on besides its centre and its bits."""
+
+    space: Space
+    law: RadialLaw
+    exponent: int
+    precision: int
+
+
+@lru_cache(maxsize=256)
+def _setting(manifold: Manifold, sigma: float, family: Family, grid_exponent: int | None) -> _Setting:
+    if not 0.0 < sigma < math.inf:
+        raise ValueError(f"sigma must be positive and finite but is {sigma}")
+    if family not in ("laplace", "gaussian"):
+        raise ValueError(f"family must be 'laplace' or 'gaussian' but is {family!r}")
+    space = space_of(manifold)
+    law = RadialLaw(space.envelope, Fraction(sigma), family)
+    growth = space.envelope.growth_squared()
+    if family == "laplace" and law.sigma**2 * growth >= Fraction(1 - 1e-6):
+        raise ValueError(
+            f"the exact sampler for {manifold} needs sigma < {1.0 / math.sqrt(growth):.6g} but sigma is {sigma:.6g}: "
+            "its volume grows too fast. More records, a larger epsilon or a smaller ball make sigma smaller"
+        )
+    exponent = default_grid_exponent(manifold, sigma) if grid_exponent is None else int(grid_exponent)
+    unit, width = space.constants.unit_exponent, space.constants.width
+    if unit is not None and exponent > unit - 10 - width.bit_length():
+        raise ValueError(
+            f"grid_exponent is {exponent}, but points of {manifold} need a grid of 2**{unit - 10 - width.bit_length()} or finer"
+        )
+    # exp(v) spreads over exp(1.5 s): a few bits for each unit of the radius, up to some multiple of where the noise is
+    reach = 8.0 * max(point or 0.0 for point in touching_points(law)) if growth else 0.0
+    size = max(unit or 0, 0) + space.constants.dim.bit_length() + 3.0 * reach
+    return _Setting(space, law, exponent, 64 * math.ceil((_SPARE_BITS + max(size - exponent, 0.0)) / 64))
+
+
+def _trial(setting: _Setting, center: Array, tape: Tape, precision: int) -> tuple[tuple[int, ...] | None, int]:
+    """The rounded chart of an accepted draw, or None, and the precision that was enough to know."""
+    while True:
+        try:
+            with working_precision(precision):
+                v = _propose(setting, tape)
+                if v is None:
+                    return None, precision
+                return tuple(nearest(x, setting.exponent) for x in setting.space.land(center, v)), precision
+        except Undecided:
+            precision *= 2
+            tape.rewind()
+
+
+def _propose(setting: _Setting, tape: Tape) -> list[arb] | None:
+    """A tangent vector at the base point, or None if it was rejected. The centre plays no part in it."""
+    space, law = setting.space, setting.law
+    radius = roof(law, ctx.prec).propose(law, tape)
+    if radius is None:
+        return None
+    v = [radius * x for x in _direction(space.constants.dim, tape)]
+    if not space.constants.radial:
+        density = space.log_density(v)
+        if density is None or not less(tape.uniform().log(), density - space.envelope.log_value(radius)):
+            return None
+    return v
+
+
+def _direction(dim: int, tape: Tape) -> list[arb]:
+    """A point uniform on the unit sphere of ``R^dim``."""
+    normal: list[arb] = []
+    while len(normal) < dim:
+        length = (-2 * tape.uniform().log()).sqrt()
+        sine, cosine = (2 * tape.uniform()).sin_cos_pi()
+        normal += [length * cosine, length * sine]
+    del normal[dim:]
+    total = norm(normal)
+    return [x / total for x in normal]
+
+
+def _to_float(step: int, exponent: int) -> float:
+    """The float next to ``step * 2^exponent``, or the largest one."""
+    try:
+        return float(step << exponent) if exponent >= 0 else step / (1 << -exponent)
+    except OverflowError:
+        return sys.float_info.max if step > 0 else -sys.float_info.max

@@ -1,0 +1,234 @@
+"""A private Fréchet mean, with a receipt."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from geodp._version import __version__
+from geodp.ball import Ball
+from geodp.files import parse_manifold
+from geodp.ledger import Ledger
+from geodp.manifolds import Manifold, Sphere
+from geodp.manifolds._functions import Array
+from geodp.mean import Progress, count_records, frechet_mean
+from geodp.mechanisms.laplace import calibrate
+from geodp.noise import exact
+from geodp.noise.laws import Laplace
+from geodp.sensitivity import Bound
+
+EXACT = "exact"
+SIMULATED = "simulated"
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A private mean and everything that may be said about how it came about: public parameters, and nothing else.
+
+    ``print`` shows a receipt; :meth:`to_json` and :meth:`from_json` store and restore it.
+    """
+
+    value: Array
+    epsilon: float
+    sensitivity: float
+    tolerance: float
+    scale: float
+    ball: Ball
+    n: int
+    bound: Bound
+    numerics: str
+    grid: float | None
+    projected: bool
+    dataset: str | None = None
+    charge: int | None = None
+    mechanism: str = "Riemannian Laplace"
+    neighbours: str = "replace one record"
+    version: str = __version__
+
+    @property
+    def manifold(self) -> Manifold:
+        return self.ball.manifold
+
+    @property
+    def private(self) -> bool:
+        """Whether the noise came from the exact sampler and the operating system's entropy."""
+        return self.numerics == EXACT
+
+    def error_quantile(self, q: float) -> float:
+        """A distance that the mean of the clipped records is within with probability ``q``: from the noise law alone."""
+        return self._slack * float(Laplace(self.manifold, self.scale).radius_quantile(q)) + self.tolerance
+
+    def expected_error(self) -> float:
+        """A bound on the expected distance to the mean of the clipped records: from the noise law alone."""
+        return self._slack * Laplace(self.manifold, self.scale).mean_radius() + self.tolerance
+
+    @property
+    def _slack(self) -> float:
+        # moving to the ball may at most double the distance to a point of it; where it is the default it never increases it
+        return 2.0 if self.projected and not projection_is_safe(self.ball) else 1.0
+
+    def to_json(self) -> str:
+        """The release as JSON text."""
+        return json.dumps(
+            {
+                "geodp": self.version,
+                "mechanism": self.mechanism,
+                "private": self.private,
+                "numerics": self.numerics,
+                "epsilon": self.epsilon,
+                "neighbours": self.neighbours,
+                "n": self.n,
+                "manifold": repr(self.manifold),
+                "center": self.ball.center.tolist(),
+                "radius": self.ball.radius,
+                "bound": self.bound,
+                "sensitivity": self.sensitivity,
+                "tolerance": self.tolerance,
+                "scale": self.scale,
+                "grid": self.grid,
+                "projected": self.projected,
+                "dataset": self.dataset,
+                "charge": self.charge,
+                "value": self.value.tolist(),
+            },
+            indent=2,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """The release that :meth:`to_json` stored."""
+        stored: dict[str, Any] = json.loads(text)
+        ball = Ball(parse_manifold(stored["manifold"]), stored["center"], stored["radius"])
+        kept = {field.name for field in fields(cls)} & stored.keys() - {"value"}
+        return cls(value=np.array(stored["value"]), ball=ball, version=stored["geodp"], **{name: stored[name] for name in kept})
+
+    def __str__(self) -> str:
+        origin = " (the origin)" if np.array_equal(self.ball.center, self.manifold.origin) else ""
+        center = np.array2string(self.ball.center, precision=6, suppress_small=True, separator=", ", prefix=" " * 16)
+        value = np.array2string(self.value, precision=6, suppress_small=True, separator=", ", prefix=" " * 16)
+        lines = [
+            ("value", value),
+            ("epsilon", f"{self.epsilon:g}, pure differential privacy; neighbours: {self.neighbours}"),
+            ("error", f"within {self.error_quantile(0.95):.3g} of the mean of the clipped records with probability 95%"),
+            ("", f"on average at most {self.expected_error():.3g} away (geodesic distance)"),
+            ("manifold", repr(self.manifold)),
+            ("ball", f"radius {self.ball.radius:g} about {center}{origin}"),
+            ("records", f"{self.n}"),
+            (
+                "mechanism",
+                f"{self.mechanism}, scale {self.scale:.6g} = ({self.sensitivity:.6g} + 2 * {self.tolerance:.2g})/epsilon",
+            ),
+            ("", f"sensitivity bound: {self.bound}; projected onto the ball: {'yes' if self.projected else 'no'}"),
+            (
+                "numerics",
+                f"exact arithmetic, rounded to multiples of {self.grid:.3g}" if self.private else "floating-point simulation",
+            ),
+            ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
+            ("geodp", self.version),
+        ]
+        head = "PRIVATE MEAN" if self.private else "SIMULATION - NOT PRIVATE: do not publish this as a private release"
+        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in lines)])
+
+
+def private_mean(
+    x: Any,
+    ball: Ball,
+    epsilon: float,
+    *,
+    bound: Bound = "sharp",
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    project: bool | None = None,
+    simulate: np.random.Generator | None = None,
+    progress: Progress | None = None,
+) -> Release:
+    r"""The Fréchet mean of records in a public ball, released with pure ``epsilon``-differential privacy.
+
+    *Public*: the manifold, the ball, the number of records, epsilon and all other arguments. *Private*: the values of the
+    records. *Neighbours*: data sets of the same size that differ by replacing one record.
+
+    Every record is clipped into the ball by itself (what is no point of the manifold becomes its centre); the mean of the
+    clipped records is computed to a public tolerance; noise is drawn around it. Theorem: :mod:`geodp.mechanisms.laplace`.
+    The noise is drawn by a program over exact real numbers from the operating system's entropy, and what is released is that
+    draw rounded to a public grid (:mod:`geodp.noise.exact`): post-processing, as is the projection onto the ball.
+
+    Parameters
+    ----------
+    x
+        The records, as for :func:`geodp.frechet_mean`.
+    ball
+        Centre and radius must be chosen without looking at the data.
+    epsilon
+        The privacy to spend.
+    bound
+        The sensitivity bound, see :func:`geodp.sensitivity`.
+    ledger, dataset
+        A budget to charge. The charge is made before the draw: a crash in between loses budget, never privacy.
+    project
+        Whether to move a draw that fell outside the ball to its boundary. By default that is done where it cannot
+        increase the error: on simply connected spaces without positive curvature and on spheres up to a third of the way
+        round.
+    simulate
+        A generator for fast seeded floating-point draws, for studies. The result is then NOT PRIVATE.
+    progress
+        As for :func:`geodp.frechet_mean`; what it is told about passes depends on the data and must not be published.
+
+    >>> import numpy as np
+    >>> from geodp import Ball, Sphere
+    >>> ball = Ball(Sphere(2), center=[0.0, 0.0, 1.0], radius=np.pi / 8)
+    >>> release = private_mean(np.tile([0.0, 0.0, 1.0], (500, 1)), ball, epsilon=1.0)
+    >>> release.epsilon, release.n, Sphere(2).check_point(release.value)
+    (1.0, 500, None)
+    """
+    if (ledger is None) != (dataset is None):
+        raise ValueError("a ledger and the name of a data set in it go together: give both or neither")
+    if ledger is not None and simulate is not None:
+        raise ValueError("a simulation is not private and spends no budget: leave out the ledger or simulate")
+    calibration = calibrate(ball, count_records(x, ball.manifold), epsilon, bound)
+    mean = frechet_mean(x, ball, progress=progress).point
+    charge = None
+    if ledger is not None and dataset is not None:
+        charge = ledger.charge(dataset, epsilon, what=f"mean on {ball.manifold}").id
+    grid, value = _draw(ball, calibration.scale, mean, simulate)
+    projected = projection_is_safe(ball) if project is None else bool(project)
+    release = Release(
+        value=ball.clip(value) if projected else value,
+        epsilon=calibration.epsilon,
+        sensitivity=calibration.sensitivity,
+        tolerance=calibration.tolerance,
+        scale=calibration.scale,
+        ball=ball,
+        n=calibration.n,
+        bound=bound,
+        numerics=EXACT if simulate is None else SIMULATED,
+        grid=grid,
+        projected=projected,
+        dataset=dataset,
+        charge=charge,
+    )
+    if ledger is not None and charge is not None:
+        ledger.attach(charge, release.to_json())
+    return release
+
+
+def _draw(ball: Ball, scale: float, mean: Array, simulate: np.random.Generator | None) -> tuple[float | None, Array]:
+    manifold = ball.manifold
+    if simulate is not None:
+        return None, Laplace(manifold, scale).sample(mean, (), simulate)
+    draw = exact.sample(manifold, scale, mean)
+    return draw.grid, draw.value
+
+
+def projection_is_safe(ball: Ball) -> bool:
+    """Whether moving a point to the ball never takes it further from any point of the ball.
+
+    True on Hadamard manifolds, where the map is 1-Lipschitz, and on spheres of curvature ``K`` for radii up to
+    ``pi/(3 sqrt(K))``.
+    """
+    if math.isinf(ball.manifold.injectivity_radius):
+        return True
+    return isinstance(ball.manifold, Sphere) and ball.radius <= math.pi / 3.0 * ball.manifold.radius

@@ -1,0 +1,770 @@
+"""Records come out of files as they went in, whoever wrote them, and nothing a cell holds raises or is quoted."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable
+from datetime import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import MANIFOLDS, random_points
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.spatial.transform import Rotation
+
+from geodp import (
+    SPD,
+    Ball,
+    Euclidean,
+    Grassmann,
+    Hyperbolic,
+    Manifold,
+    PlanarShapes,
+    Product,
+    Rotations,
+    SPDLogEuclidean,
+    Sphere,
+    data,
+)
+from geodp.files import LAYOUTS, FileError, layouts, parse_center, parse_manifold, read_records
+from geodp.manifolds._functions import Array
+
+pandas = pytest.importorskip("pandas", reason="pandas writes the files of these tests")
+pytest.importorskip("pyarrow", reason="pyarrow reads and writes Parquet")
+
+every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+FORMATS = ["npy", "npz", "csv", "parquet"]
+every_format = pytest.mark.parametrize("extension", FORMATS)
+
+
+def write(path: Path, rows: Array, names: list[str] | None = None) -> Path:
+    """One row of numbers a record, in the way that users of NumPy and pandas write them."""
+    names = names or [f"c{i}" for i in range(rows.shape[1])]
+    match path.suffix:
+        case ".npy":
+            np.save(path, rows)
+        case ".npz":
+            np.savez(path, rows)
+        case ".csv":
+            pandas.DataFrame(rows, columns=names).to_csv(path, index=False)
+        case ".parquet":
+            pandas.DataFrame(rows, columns=names).to_parquet(path)
+    return path
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+# ---------------------------------------------------------------------- layouts
+
+
+@every_format
+@every_manifold
+def test_points_written_entry_by_entry_are_read_back(manifold: Manifold, extension: str, tmp_path: Path) -> None:
+    points = random_points(manifold, 7, rng())
+    read = read_records(write(tmp_path / f"x.{extension}", points.reshape(7, -1)), manifold)
+    assert read.dtype == np.float64
+    assert read.shape == points.shape
+    # only shapes are touched: they are moved and scaled
+    np.testing.assert_allclose(read, points, rtol=0.0, atol=4e-16 if "PlanarShapes" in repr(manifold) else 0.0)
+
+
+@every_manifold
+def test_arrays_of_points_are_read_as_they_are(manifold: Manifold, tmp_path: Path) -> None:
+    points = random_points(manifold, 4, rng())
+    for order in ("C", "F"):
+        np.save(tmp_path / "x.npy", np.asarray(points, order=order))
+        np.testing.assert_allclose(read_records(tmp_path / "x.npy", manifold), points, rtol=0.0, atol=4e-16)
+    np.savez_compressed(tmp_path / "x.npz", labels=np.arange(4), records=points.astype(np.float32))
+    np.testing.assert_allclose(read_records(tmp_path / "x.npz", manifold), points, rtol=1e-6, atol=1e-6)
+
+
+@every_format
+@pytest.mark.parametrize("manifold", [SPD(1), SPD(2), SPD(3), SPD(5), SPDLogEuclidean(4)], ids=repr)
+def test_matrices_are_read_from_their_upper_triangle(manifold: SPD, extension: str, tmp_path: Path) -> None:
+    points = random_points(manifold, 5, rng())
+    upper = points[:, *np.triu_indices(manifold.k)]
+    np.testing.assert_array_equal(read_records(write(tmp_path / f"x.{extension}", upper), manifold), points)
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["Dxx Dxy Dxz Dyy Dyz Dzz", "D11 D22 D33 D12 D13 D23", "xx yx yy zx zy zz", "c_0_0 c_1_1 c_2_2 c_0_1 c_0_2 c_1_2"],
+)
+def test_the_header_gives_the_order_of_matrix_entries(names: str, tmp_path: Path) -> None:
+    points = random_points(SPD(3), 5, rng())
+    places = [
+        tuple("xyz0".find(c) if c in "xyz" else int(c) - ("_0" not in names) for c in n[-3:].replace("_", "")[-2:])
+        for n in names.split()
+    ]
+    rows = np.stack([points[:, i, j] for i, j in places], axis=-1)
+    for extension in ("csv", "parquet"):
+        path = write(tmp_path / f"x.{extension}", rows, names.split())
+        np.testing.assert_array_equal(read_records(path, SPD(3)), points)
+
+
+def test_the_header_of_a_matrix_written_by_columns_is_obeyed(tmp_path: Path) -> None:
+    points = random_points(Rotations(3), 5, rng())
+    names = [f"r{i}{j}" for j in (1, 2, 3) for i in (1, 2, 3)]
+    path = write(tmp_path / "x.csv", points.swapaxes(1, 2).reshape(5, 9), names)
+    np.testing.assert_array_equal(read_records(path, Rotations(3)), points)
+
+
+@every_format
+@pytest.mark.parametrize("layout", ["matrix", "quaternion", "rotvec"])
+def test_rotations_of_scipy_are_read_in_every_form(layout: str, extension: str, tmp_path: Path) -> None:
+    rotations = Rotation.random(20, rng=3)
+    rotations = Rotation.concatenate([rotations, Rotation.identity(), Rotation.from_rotvec([0.0, np.pi, 0.0])])
+    rows = {"matrix": rotations.as_matrix(), "quaternion": 3.0 * rotations.as_quat(), "rotvec": rotations.as_rotvec()}[layout]
+    path = write(tmp_path / f"x.{extension}", rows.reshape(22, -1))
+    for name in ("auto", layout):
+        read = read_records(path, Rotations(3), layout=name)
+        np.testing.assert_allclose(read, rotations.as_matrix(), rtol=0.0, atol=1e-15)
+        assert Rotations(3).valid(read).all()
+
+
+@pytest.mark.parametrize("names", ["qw qx qy qz", "w x y z", "x y z w", "qz qx qw qy"])
+def test_the_header_gives_the_order_of_a_quaternion(names: str, tmp_path: Path) -> None:
+    rotations = Rotation.random(9, rng=4)
+    rows = rotations.as_quat()[:, ["xyzw".index(name[-1]) for name in names.split()]]
+    read = read_records(write(tmp_path / "x.csv", rows, names.split()), Rotations(3))
+    np.testing.assert_allclose(read, rotations.as_matrix(), rtol=0.0, atol=1e-15)
+
+
+@pytest.mark.parametrize("names", [["lat", "lon"], ["Longitude", "Latitude"], ["lng", "lat"], None])
+@pytest.mark.parametrize("curvature", [1.0, 4.0])
+def test_latitude_and_longitude_are_directions(names: list[str] | None, curvature: float, tmp_path: Path) -> None:
+    sphere = Sphere(2, curvature=curvature)
+    expected = {
+        (90, 17): [0, 0, 1],
+        (0, 0): [1, 0, 0],
+        (0, 90): [0, 1, 0],
+        (0, -180): [-1, 0, 0],
+        (-30, 450): [0, 0.75**0.5, -0.5],
+    }
+    rows = np.array(list(expected), dtype=np.float64)
+    flip = names is not None and names[0].startswith("l") and names[0].lower() in ("lng", "longitude")
+    path = write(tmp_path / "x.csv", rows[:, ::-1] if flip else rows, names)
+    read = read_records(path, sphere, layout="auto" if names else "latlon")
+    np.testing.assert_allclose(read, np.array(list(expected.values())) / curvature**0.5, rtol=0.0, atol=1e-15)
+    assert sphere.valid(read).all()
+
+
+def test_a_latitude_past_the_pole_is_an_invalid_record(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", np.array([[90.5, 0.0], [12.0, 3.0]]), ["lat", "lon"])
+    assert np.isnan(read_records(path, Sphere(2))).all(axis=1).tolist() == [True, False]
+
+
+CLOCK = {
+    "00:00": [0, 1],
+    "06:00": [1, 0],
+    "12:00:00": [0, -1],
+    "18:00:00.0": [-1, 0],
+    "24:00": [0, 1],
+    "3:00": [0.5**0.5, 0.5**0.5],
+    " 01:00:00 ": [np.sin(np.pi / 12), np.cos(np.pi / 12)],
+}
+NO_CLOCK = ["24:01", "12:60", "7", "", "noon", "12:00 PM", "-1:00", "1:2:3", "٠٦:00"]
+
+
+@pytest.mark.parametrize("header", ["time", "when", ""])
+def test_clock_times_run_round_the_circle_from_midnight(header: str, tmp_path: Path) -> None:
+    cells = [*CLOCK, *NO_CLOCK, "00:00"]
+    (tmp_path / "x.csv").write_text("\n".join([header, *cells] if header else cells), encoding="utf-8")
+    read = read_records(tmp_path / "x.csv", Sphere(1), layout="auto" if header != "when" else "clock")
+    np.testing.assert_allclose(read[: len(CLOCK)], list(CLOCK.values()), rtol=0.0, atol=1e-15)
+    assert np.isnan(read[len(CLOCK) : -1]).all()
+    assert read[-1].tolist() == [0.0, 1.0]
+
+
+def test_clock_times_are_read_from_every_format(tmp_path: Path) -> None:
+    expected = 0.5 * np.array(list(CLOCK.values())[:5])
+    circle = Sphere(1, curvature=4.0)
+    np.save(tmp_path / "text.npy", np.array(list(CLOCK)[:5]))
+    np.save(tmp_path / "bytes.npy", np.array(list(CLOCK)[:5]).astype("S"))
+    pandas.DataFrame({"at": list(CLOCK)[:5]}).to_parquet(tmp_path / "text.parquet")
+    pandas.DataFrame({"at": list(CLOCK)[:5]}, dtype="category").to_parquet(tmp_path / "category.parquet")
+    for name in ("text.npy", "bytes.npy", "text.parquet", "category.parquet"):
+        np.testing.assert_allclose(read_records(tmp_path / name, circle), expected, rtol=0.0, atol=1e-15)
+    pandas.DataFrame({"at": [time(0), time(6), None, time(18, 0, 0, 500000)]}).to_parquet(tmp_path / "time.parquet")
+    read = read_records(tmp_path / "time.parquet", circle)
+    np.testing.assert_allclose(read[:2], expected[:2], rtol=0.0, atol=1e-15)
+    assert np.isnan(read[2]).all()
+    assert circle.dist(read[3], [-0.5, 0.0]) == pytest.approx(0.5 * 2.0 * np.pi * 0.5 / 86400.0, rel=1e-9)
+
+
+@every_format
+def test_angles_are_read_when_their_unit_is_named_and_only_then(extension: str, tmp_path: Path) -> None:
+    angles = np.array([0.0, 30.0, 90.0, 180.0, -90.0, 750.0])
+    expected = np.stack([np.sin(np.deg2rad(angles)), np.cos(np.deg2rad(angles))], axis=-1)
+    path = write(tmp_path / f"x.{extension}", angles[:, None])
+    np.testing.assert_allclose(read_records(path, Sphere(1), layout="degrees"), expected, rtol=0.0, atol=1e-14)
+    path = write(tmp_path / f"y.{extension}", np.deg2rad(angles)[:, None])
+    np.testing.assert_allclose(read_records(path, Sphere(1), layout="radians"), expected, rtol=0.0, atol=1e-14)
+    with pytest.raises(FileError, match="name the layout, clock or degrees or radians"):
+        read_records(path, Sphere(1))
+
+
+@every_format
+def test_compositions_are_square_roots_of_shares(extension: str, tmp_path: Path) -> None:
+    parts = np.array(
+        [[1.0, 1.0, 2.0], [0.0, 5e307, 1.5e308], [0.0, 0.0, 0.0], [1.0, -1e-9, 1.0], [0.0, 0.0, 3e-320], [np.inf, 1.0, 1.0]]
+    )
+    read = read_records(write(tmp_path / f"x.{extension}", parts), Sphere(2), layout="composition")
+    expected = [[0.5, 0.5, 0.5**0.5], [0.0, 0.5, 0.75**0.5], [np.nan] * 3, [np.nan] * 3, [0.0, 0.0, 1.0], [np.nan] * 3]
+    np.testing.assert_allclose(read, expected, rtol=1e-15)
+    assert (read[[0, 1, 4]] >= 0.0).all()
+
+
+@every_format
+def test_subspaces_are_read_from_any_basis(extension: str, tmp_path: Path) -> None:
+    manifold = Grassmann(2, 5)
+    points = random_points(manifold, 6, rng())
+    bases = points @ np.array([[3.0, 1e6], [-1.0, 2e6]])
+    bases[3, :, 1] = -2.5 * bases[3, :, 0]
+    bases[4] = 0.0
+    path = write(tmp_path / f"x.{extension}", bases.reshape(6, 10))
+    read = read_records(path, manifold, layout="basis")
+    assert np.isnan(read).all(axis=(1, 2)).tolist() == [False, False, False, True, True, False]
+    good = [0, 1, 2, 5]
+    np.testing.assert_allclose(manifold.dist(read[good], points[good]), 0.0, atol=1e-9)
+    # without its name the same file holds no orthonormal bases, and none is made of them
+    np.testing.assert_array_equal(read_records(path, manifold), bases)
+
+
+@every_format
+def test_raw_landmarks_become_shapes(extension: str, tmp_path: Path) -> None:
+    manifold = PlanarShapes(4)
+    points = random_points(manifold, 6, rng())
+    raw = points * np.array([1e-200, 1e200, 1.0, 7.0, 1.0, 1.0])[:, None, None]
+    raw[2:4] += [[3.0, -40.0]]
+    raw[4], raw[5] = [0.1, 0.7], 0.1 + 1e-17 * np.arange(8.0).reshape(4, 2)
+    read = read_records(write(tmp_path / f"x.{extension}", raw.reshape(6, 8)), manifold)
+    np.testing.assert_allclose(read[:4], points[:4], rtol=0.0, atol=1e-13)
+    assert np.isnan(read[4:]).all()
+
+
+def test_landmarks_named_x_first_then_y_are_put_in_order(tmp_path: Path) -> None:
+    points = random_points(PlanarShapes(3), 6, rng())
+    path = write(
+        tmp_path / "x.csv", np.concatenate([points[..., 0], points[..., 1]], axis=1), ["x1", "x2", "x3", "y1", "y2", "y3"]
+    )
+    np.testing.assert_allclose(read_records(path, PlanarShapes(3)), points, rtol=0.0, atol=4e-16)
+
+
+@every_format
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_the_time_coordinate_of_hyperbolic_points_may_be_left_out(d: int, extension: str, tmp_path: Path) -> None:
+    points = random_points(Hyperbolic(d), 6, rng(), spread=3.0)
+    path = write(tmp_path / f"x.{extension}", points[:, 1:])
+    np.testing.assert_allclose(read_records(path, Hyperbolic(d)), points, rtol=1e-15)
+
+
+def test_lists_in_parquet_are_rows_and_a_list_of_another_length_is_an_invalid_record(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    points = random_points(SPD(3), 5, rng())
+    nested: list[object] = [*points.tolist()]
+    nested[1], nested[3] = None, points[3, :2].tolist()
+    bad = [False, True, False, True, False]
+    for kind in (pa.list_(pa.list_(pa.float64())), pa.large_list(pa.list_(pa.float64()))):
+        pq.write_table(pa.table({"tensor": pa.array(nested, kind)}), tmp_path / "x.parquet", row_group_size=2)
+        read = read_records(tmp_path / "x.parquet", SPD(3))
+        np.testing.assert_array_equal(read[[0, 2, 4]], points[[0, 2, 4]])
+        assert np.isnan(read).all(axis=(1, 2)).tolist() == bad
+    flat = [None if i == 1 else row for i, row in enumerate(points.reshape(5, 9).tolist())]
+    flat[3] = [None, *flat[3][1:]]  # type: ignore[index]
+    for kind in (pa.list_(pa.float64(), 9), pa.list_(pa.float64())):
+        pq.write_table(pa.table({"id": range(5), "tensor": pa.array(flat, kind)}), tmp_path / "x.parquet")
+        read = read_records(tmp_path / "x.parquet", SPD(3), columns=["tensor"])
+        np.testing.assert_array_equal(read[[0, 2, 4]], points[[0, 2, 4]])
+        assert np.isnan(read).any(axis=(1, 2)).tolist() == bad
+
+
+def test_parquet_columns_of_every_number_type_and_with_nulls_are_read(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = [pa.int8(), pa.uint64(), pa.float16(), pa.float32(), pa.decimal128(10, 2), pa.null()]
+    columns = {str(kind): pa.array([1, None], pa.int64()).cast(kind) if kind != pa.null() else pa.nulls(2) for kind in kinds}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    read = read_records(tmp_path / "x.parquet", Euclidean(6))
+    np.testing.assert_array_equal(read, [[1, 1, 1, 1, 1, np.nan], [np.nan] * 6])
+
+
+def test_the_table_in_the_documentation_names_every_layout() -> None:
+    assert LAYOUTS.startswith("====")
+    documented = {tuple(re.split(r"[( ]+", line)[0:1]) + (line[22:35].strip(" *"),) for line in LAYOUTS.splitlines()}
+    for manifold in MANIFOLDS:
+        kind = "SPD" if isinstance(manifold, SPDLogEuclidean) else type(manifold).__name__
+        for layout in layouts(manifold):
+            assert (kind, layout.name) in documented
+        assert layouts(manifold)[0].columns == np.prod(manifold.point_shape)
+
+
+# ---------------------------------------------------------------------- formats
+
+
+def test_a_large_array_of_doubles_stays_on_disk(tmp_path: Path) -> None:
+    points = random_points(SPD(3), 50, rng())
+    for rows in (points, points.reshape(50, 9)):
+        np.save(tmp_path / "x.npy", rows)
+        read = read_records(tmp_path / "x.npy", SPD(3))
+        assert isinstance(read, np.memmap)
+        assert read.shape == (50, 3, 3)
+        np.testing.assert_array_equal(read, points)
+
+
+@pytest.mark.parametrize("kind", ["<f4", ">f8", "<i2", "|u1", "<f2", np.longdouble])
+def test_every_real_type_becomes_float64(kind: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2).astype(kind))
+    read = read_records(tmp_path / "x.npy", Euclidean(2))
+    assert read.dtype == np.dtype(np.float64)
+    assert read.dtype.isnative
+    np.testing.assert_array_equal(read, np.arange(6.0).reshape(3, 2))
+
+
+ROWS = np.array([[0.5, -1.25, 3.0], [1e-3, 2.5e10, -7.0]])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0.5,-1.25,3\n1e-3,2.5e10,-7\n",
+        "a,b,c\n0.5,-1.25,3\n1e-3,2.5e10,-7",
+        "a;b;c\r\n0,5;-1,25;3\r\n1e-3;2,5e10;-7\r\n\r\n",
+        "a\tb\tc\n0.5\t-1.25\t3\n0.001\t2.5e10\t-7\n  \n\n",
+        "# a b c\n0.5 -1.25 3\n1e-3   2.5e10 -7\n",
+        '\ufeff"a","b","c"\n"0.5","-1.25","3"\n" 1e-3",2.5e10,"-7 "\n',
+        ",a,b,c\n0,0.5,-1.25,3\n1,1e-3,2.5e10,-7\n",
+        ",0,1,2\n0,0.5,-1.25,3\n1,1e-3,2.5e10,-7\n",
+        "a,b,c,\r0.5,-1.25,3,\r1e-3,2.5e10,-7,\r",
+    ],
+    ids=["bare", "header", "excel", "tabs", "savetxt", "quotes", "index", "numbered", "trailing"],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_csv_dialects_hold_the_same_numbers(text: str, encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(text.removeprefix("\ufeff" if encoding == "utf-16" else "").encode(encoding))
+    np.testing.assert_array_equal(read_records(tmp_path / "x.csv", Euclidean(3)), ROWS)
+
+
+def test_files_of_numpy_savetxt_are_read(tmp_path: Path) -> None:
+    points = random_points(SPD(3), 5, rng())
+    for arguments in ({}, {"delimiter": ","}, {"delimiter": ",", "header": "a,b,c,d,e,f,g,h,i"}):
+        np.savetxt(tmp_path / "x.csv", points.reshape(5, 9), **arguments)
+        np.testing.assert_allclose(read_records(tmp_path / "x.csv", SPD(3)), points, rtol=1e-15)
+
+
+@pytest.mark.parametrize("columns", [["y", "x"], "y, x", [2, 1], "2,1", ["2", "x"], [np.int64(2), 1]])
+def test_columns_are_chosen_by_name_or_position(columns: list[str | int] | str, tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"id": ["p1", "p2"], "x": [1.0, 2.0], "y": [3.0, 4.0]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame.to_parquet(tmp_path / "x.parquet")
+    np.save(tmp_path / "x.npy", np.array([[0.0, 1.0, 3.0], [0.0, 2.0, 4.0]]))
+    by_position = not any(name in str(columns) for name in "xy")
+    for name in ("x.csv", "x.parquet", *(["x.npy"] if by_position else [])):
+        np.testing.assert_array_equal(read_records(tmp_path / name, Euclidean(2), columns=columns), [[3.0, 1.0], [4.0, 2.0]])
+
+
+def test_a_header_with_numbers_in_it_is_one_when_columns_are_chosen_by_its_names(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("id,0,1\na,1,2\nb,3,4\n")
+    np.testing.assert_array_equal(read_records(tmp_path / "x.csv", Euclidean(1), columns=["0"]).shape, (3, 1))
+    (tmp_path / "x.csv").write_text("u,0,v\n1,9,2\n3,9,4\n")
+    np.testing.assert_array_equal(read_records(tmp_path / "x.csv", Euclidean(2), columns="v,u"), [[2.0, 1.0], [4.0, 3.0]])
+
+
+# ---------------------------------------------------------------------- values never raise
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "  ",
+        "1,2",
+        "1,2,3,4",
+        ",,",
+        "x,2,3",
+        "1,2,NA",
+        '"1,2,3',
+        '1,2,"',
+        "1,2,3,",
+        "\x00",
+        "∞,1,2",
+        "1;2;3",
+        '""',
+        "a,b,c",
+        "#",
+    ],
+)
+@pytest.mark.parametrize("where", [0, 1, 3])
+@pytest.mark.parametrize("header", ["", "a,b,c\n"])
+def test_a_line_that_is_no_record_is_one_invalid_record_and_changes_no_other(
+    line: str, where: int, header: str, tmp_path: Path
+) -> None:
+    if where == 0 and not header and line == "a,b,c":
+        pytest.skip("a first line of names is a header")
+    lines = [f"{i},{i + 0.25},{i + 0.5}" for i in range(5)]
+    lines[where] = line
+    (tmp_path / "x.csv").write_text(header + "\n".join(lines) + "\n", encoding="utf-8")
+    read = read_records(tmp_path / "x.csv", Euclidean(3))
+    expected = np.arange(5.0)[:, None] + [0.0, 0.25, 0.5]
+    others = np.arange(5) != where
+    np.testing.assert_array_equal(read[others], expected[others])
+    assert np.isnan(read[where]).any()
+
+
+def test_bytes_that_are_no_text_are_an_invalid_record(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(b"a,b\n1,2\n\xff\xfe\xfa,3\n4,5\n")
+    np.testing.assert_array_equal(read_records(tmp_path / "x.csv", Euclidean(2)), [[1, 2], [np.nan, 3], [4, 5]])
+
+
+def test_missing_cells_of_pandas_are_invalid_records(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"a": [1.0, np.nan, 3.0, np.nan]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame.to_parquet(tmp_path / "x.parquet")
+    for name in ("x.csv", "x.parquet"):
+        np.testing.assert_array_equal(read_records(tmp_path / name, Euclidean(1))[:, 0], [1.0, np.nan, 3.0, np.nan])
+
+
+@every_manifold
+def test_any_numbers_are_records_of_every_layout(manifold: Manifold, tmp_path: Path) -> None:
+    values = np.array([0.0, -0.0, 1.0, -1.0, 1e308, -1e308, 5e-324, np.nan, np.inf, -np.inf])
+    random = rng()
+    for layout in layouts(manifold):
+        rows = np.concatenate([np.tile(values[:, None], layout.columns), random.choice(values, size=(200, layout.columns))])
+        np.save(tmp_path / "x.npy", rows)
+        if layout.clock:
+            continue
+        read = read_records(tmp_path / "x.npy", manifold, layout=layout.name)
+        assert read.shape == (210, *manifold.point_shape)
+        assert manifold.valid(read).shape == (210,)
+        # each record is read by itself
+        np.save(tmp_path / "x.npy", rows[::-1])
+        np.testing.assert_array_equal(read_records(tmp_path / "x.npy", manifold, layout=layout.name)[::-1], read)
+
+
+# ---------------------------------------------------------------------- files that cannot be read
+
+SECRET = 7.7318231
+
+
+def _text(text: str) -> Callable[[Path], None]:
+    return lambda path: path.write_text(text) and None
+
+
+def _array(array: np.ndarray, **more: np.ndarray) -> Callable[[Path], None]:
+    def save(path: Path) -> None:
+        if path.suffix == ".npz":
+            np.savez(path, array=array, **more)
+        else:
+            np.save(path, array, allow_pickle=True)
+
+    return save
+
+
+def _frame(**columns: object) -> Callable[[Path], None]:
+    return lambda path: pandas.DataFrame(columns).to_parquet(path)
+
+
+BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object], str]] = [
+    ("x.csv", lambda path: None, SPD(2), {}, "there is no file"),
+    ("x.csv", lambda path: path.mkdir(), SPD(2), {}, "is a folder"),
+    ("x.xlsx", _text("1,2,3\n"), SPD(2), {}, "must be a .npy, .npz, .csv, .parquet file"),
+    ("x", _text("1,2,3\n"), SPD(2), {}, "must be a .npy, .npz, .csv, .parquet file"),
+    ("x.csv", _text(""), SPD(2), {}, "is empty"),
+    ("x.npy", _text(""), SPD(2), {}, "is empty"),
+    ("x.parquet", _text(""), SPD(2), {}, "is empty"),
+    ("x.csv", _text("\n \n\n"), SPD(2), {}, "is empty"),
+    ("x.csv", _text("a,b,c\n\n"), SPD(2), {}, "has a header but no records"),
+    ("x.csv", _text(f"id,a,b,c,d\n{SECRET},1,2,3,4\n"), SPD(2), {}, "has 5 columns (id, a, b, c, d), but SPD(2) is read from 4 columns (full"),
+    ("x.csv", _text(f"{SECRET},1\n" * 3), SPD(2), {}, "has 2 columns, but SPD(2) is read from 4 columns (full"),
+    ("x.csv", _text(f"a,b,c\n{SECRET},1,2,9\n" + f"{SECRET},1,2,9\n" * 3), SPD(2), {}, "names 3 columns, but most of its lines have 4"),
+    ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"layout": "full"}, "the layout full of SPD(2) is read from 4 columns"),
+    ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"layout": "lower"}, "has no layout 'lower': name one of auto, full, upper"),
+    ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"columns": "a,d"}, "(a, b, c) and no single one called 'd'"),
+    ("x.csv", _text(f"{SECRET},1,2\n"), SPD(2), {"columns": "a,b,c"}, "has 3 columns and no single one called 'a'"),
+    ("x.csv", _text(f"{SECRET},1,2\n"), SPD(2), {"columns": [0, 1, 3]}, "has 3 columns and no single one called '3'"),
+    ("x.csv", _text(f"{SECRET},1,2\n"), SPD(2), {"columns": [0, 1, -1]}, "no single one called '-1'"),
+    ("x.csv", _text(f"a,a\n{SECRET},1\n"), Euclidean(1), {"columns": "a"}, "no single one called 'a'"),
+    ("x.csv", _text(f"p{SECRET},q\nr,s\n"), SPD(2), {}, "has 2 columns, but"),
+    ("x.csv", _text(f"id,lat,lon\n3,{SECRET},8\n"), Sphere(2), {}, "choose those of the layout latlon, which its header names"),
+    ("x.csv", _text("id,time\n3,12:30\n"), Sphere(1), {}, "choose those of the layout clock, which its header names"),
+    ("x.csv", _text(f"{SECRET},8\n"), Sphere(2), {}, "reads only when told how: name the layout, latlon"),
+    ("x.csv", _text(f"angle\n{SECRET}\n"), Sphere(1), {}, "name the layout, clock or degrees or radians"),
+    ("x.npy", _text(f"{SECRET},1,2\n"), SPD(2), {}, "without unpickling objects"),
+    ("x.npz", _text(f"{SECRET},1,2\n"), SPD(2), {}, "without unpickling objects"),
+    ("x.npy", _array(np.array([[SECRET, None, 1.0]], dtype=object)), SPD(2), {}, "without unpickling objects"),
+    ("x.npz", _array(np.array([[SECRET, None, 1.0]], dtype=object)), SPD(2), {}, "without unpickling objects"),
+    ("x.npy", _array(np.array([[SECRET, 1j, 1.0]])), SPD(2), {}, "dtype complex128"),
+    ("x.npy", _array(np.array([[True, True, False]])), SPD(2), {}, "dtype bool"),
+    ("x.npy", _array(np.array([(SECRET, 1)], dtype=[("a", "f8"), ("b", "f8")])), Euclidean(2), {}, "dtype [('a'"),
+    ("x.npy", _array(np.array([[str(SECRET), "1", "2"]])), SPD(2), {}, "read from numbers"),
+    ("x.npy", _array(np.array([[SECRET]])), Sphere(1), {"layout": "clock"}, "read from clock times as text"),
+    ("x.npy", _array(np.array(SECRET)), Euclidean(1), {}, "shape (), which has no records"),
+    ("x.npy", _array(np.zeros((0, 3))), SPD(2), {}, "shape (0, 3), which has no records"),
+    ("x.npy", _array(np.full((4, 5), SECRET)), SPD(2), {}, "5 columns in an array of shape (4, 5)"),
+    ("x.npy", _array(np.full((4, 5, 2), SECRET)), SPD(2), {}, "arrays of shape (n, 2, 2)"),
+    ("x.npy", _array(np.full((4, 2, 2), SECRET)), SPD(2), {"columns": [0, 1, 2]}, "shape (4, 2, 2)"),
+    ("x.npy", _array(np.full((4, 3), SECRET)), SPD(2), {"columns": "a,b,c"}, "no single one called 'a'"),
+    ("x.npz", _array(np.full((4, 3), SECRET), other=np.full((4, 3), SECRET)), SPD(2), {}, "holds 2 arrays (array, other): call the one"),
+    ("x.parquet", _text(f"{SECRET},1,2\n"), SPD(2), {}, "not a Parquet file"),
+    ("x.parquet", _frame(a=[SECRET], b=[1.0]), SPD(2), {}, "has 2 columns (a, b), but SPD(2) is read from"),
+    ("x.parquet", _frame(a=[str(SECRET)], b=["u"], c=["v"]), SPD(2), {}, "the column a of"),
+    ("x.parquet", _frame(a=[True], b=[True], c=[True]), SPD(2), {}, "has the type bool"),
+    ("x.parquet", _frame(a=[SECRET]), Sphere(1), {"layout": "clock"}, "has the type double, but this layout is read from clock times"),
+    ("x.parquet", _frame(a=[[SECRET, 1.0]]), SPD(2), {}, "has 2 columns (a), but"),
+    ("x.parquet", _frame(a=[[str(SECRET), "b", "c"]]), Euclidean(1), {}, "has the type list<"),
+    ("x.parquet", lambda path: pandas.DataFrame({"a": [1.0]})[:0].to_parquet(path), SPD(2), {}, "has no records"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "manifold", "options", "sentence"), BAD_FILES, ids=[f"{i}-{bad[4][:40]}" for i, bad in enumerate(BAD_FILES)]
+)
+def test_a_bad_file_gets_one_sentence_without_a_cell_of_it(
+    name: str, make: Callable[[Path], object], manifold: Manifold, options: dict[str, object], sentence: str, tmp_path: Path
+) -> None:
+    make(tmp_path / name)
+    with pytest.raises(FileError, match=re.escape(sentence)) as caught:
+        read_records(tmp_path / name, manifold, **options)  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert name in message or "has no layout" in message
+    assert str(SECRET)[:5] not in message
+    assert "\n" not in message
+    # a traceback must not bring back what the sentence left out
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_file_without_permission_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.csv").write_text("1,2\n")
+
+    def refuse(*args: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(FileError, match=r"x\.csv cannot be read: Permission denied"):
+        read_records(tmp_path / "x.csv", Euclidean(2))
+
+
+def test_without_pyarrow_the_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "x.parquet", np.ones((2, 2)))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(FileError, match=re.escape("pip install 'geodp[parquet]'")):
+        read_records(path, Euclidean(2))
+
+
+def _saved(write: Callable[[io.BytesIO], object]) -> bytes:
+    stream = io.BytesIO()
+    write(stream)
+    return stream.getvalue()
+
+
+SEEDS = {
+    "npy": _saved(lambda f: np.save(f, ROWS)),
+    "npz": _saved(lambda f: np.savez_compressed(f, x=ROWS)),
+    "csv": b"a,b,c\n0.5,-1.25,3\n1e-3,2.5e10,-7\n",
+    "parquet": _saved(lambda f: pandas.DataFrame(ROWS, columns=list("abc")).to_parquet(f)),
+}
+
+
+@every_format
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@given(noise=st.binary(max_size=300), cut=st.integers(0, 3000), at=st.integers(0, 3000))
+def test_random_bytes_and_damaged_files_raise_nothing_but_file_errors(
+    extension: str, noise: bytes, cut: int, at: int, tmp_path: Path
+) -> None:
+    path, seed = tmp_path / f"x.{extension}", SEEDS[extension]
+    for content in (noise, seed[:cut] + noise, seed[:at] + noise[:4] + seed[at + len(noise[:4]) :]):
+        path.write_bytes(content)
+        for manifold in (Euclidean(3), Sphere(1), Rotations(3)):
+            try:
+                read = read_records(path, manifold)
+            except FileError as error:
+                assert "\n" not in str(error)
+            else:
+                assert read.shape[1:] == manifold.point_shape
+            try:
+                parse_center(path, manifold)
+            except ValueError as error:
+                assert "\n" not in str(error)
+
+
+# ---------------------------------------------------------------------- manifolds from text
+
+
+@every_manifold
+def test_a_manifold_is_read_from_what_it_prints(manifold: Manifold) -> None:
+    assert parse_manifold(repr(manifold)) == manifold
+    assert parse_manifold(repr(manifold).lower().replace("(", " (\n ").replace(",", " ,\t")) == manifold
+
+
+def test_arguments_may_be_named() -> None:
+    assert parse_manifold("Sphere(d=2, curvature=4)") == Sphere(2, curvature=4.0)
+    assert parse_manifold("Grassmann(m=5, p=2)") == Grassmann(2, 5)
+    assert parse_manifold("Product(SPD(2), Product(sphere(1)),)") == Product(SPD(2), Product(Sphere(1)))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "do not fit together"),
+        ("SPD(3", "do not fit together"),
+        ("SPD 3", "do not fit together"),
+        ("SPD\0(3)", "do not fit together"),
+        ("SPD", "a name with its sizes in parentheses"),
+        ("3", "a name with its sizes in parentheses"),
+        ("SPD(3) and None", "a name with its sizes in parentheses"),
+        ("os.system('ls')", "a name with its sizes in parentheses"),
+        ("__import__('os')", "no manifold '__import__'"),
+        ("Torus(2)", "no manifold 'Torus'"),
+        ("SPD(three)", "only numbers"),
+        ("SPD('3')", "only numbers"),
+        ("SPD(True)", "only numbers"),
+        ("SPD(1 + 2)", "only numbers"),
+        ("SPD(*[3])", "only numbers"),
+        ("SPD(Sphere(2))", "only numbers"),
+        ("SPD()", "SPD takes other arguments"),
+        ("SPD(2, 3)", "SPD takes other arguments"),
+        ("SPD(k=2, **3)", "SPD takes other arguments"),
+        ("Sphere(2, radius=1)", "Sphere takes other arguments"),
+        ("SPD(0)", "at least 1 but is 0"),
+        ("SPD(-1)", "at least 1 but is -1"),
+        ("SPD(2.5)", "whole number but is 2.5"),
+        ("SPD([2])", "whole number but is [2]"),
+        ("Sphere(2, curvature=-1)", "positive and finite but is -1"),
+        ("Sphere(2, curvature=1e999)", "positive and finite but is inf"),
+        (f"Sphere(2, curvature=1{'0' * 400})", "too large"),
+        ("Grassmann(3, 5)", "orthogonal complements"),
+        ("Product()", "at least one factor"),
+        ("Product(3)", "a name with its sizes in parentheses"),
+        ("Product(" * 300 + ")" * 300, "do not fit together"),
+        ("-" * 15_000 + "1", ""),
+        ("[" * 30_000, "longer than 20000 characters"),
+    ],
+)
+def test_no_manifold_is_one_sentence_with_the_nine_forms(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)) as caught:
+        parse_manifold(text)
+    message = str(caught.value)
+    forms = "Euclidean(d), Sphere(d, curvature=1), Hyperbolic(d), SPD(k), SPDLogEuclidean(k), Grassmann(p, m), Rotations(n), "
+    assert message.endswith(forms + "PlanarShapes(landmarks), Product(M1, M2, ...)")
+    assert "\n" not in message
+    assert len(message) < 500
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.text(max_size=40) | st.text("SPDspdroductGa(),=.0123456789 -*[]'", max_size=40))
+def test_any_text_is_a_manifold_or_one_sentence(text: str) -> None:
+    try:
+        assert isinstance(parse_manifold(text), Manifold)
+    except ValueError as error:
+        assert "Product(M1, M2, ...)" in str(error)
+
+
+# ---------------------------------------------------------------------- centres
+
+
+@every_manifold
+def test_a_center_is_the_origin_or_its_numbers_or_a_file_of_it(manifold: Manifold, tmp_path: Path) -> None:
+    point = random_points(manifold, 1, rng())[0]
+    np.testing.assert_array_equal(parse_center(" Origin", manifold), manifold.origin)
+    tolerance = 4e-16 if "PlanarShapes" in repr(manifold) else 0.0
+    flat = ", ".join(map(repr, point.ravel().tolist()))
+    np.save(tmp_path / "array.npy", point)
+    np.save(tmp_path / "batch.npy", point[None])
+    np.savetxt(tmp_path / "printed.csv", point, fmt="%.17g", delimiter=",")
+    np.savetxt(tmp_path / "row.csv", point.reshape(1, -1), fmt="%.17g", delimiter=";")
+    write(tmp_path / "row.parquet", point.reshape(1, -1))
+    for text in (f"{point.tolist()}", flat, f"({flat},)", *map(str, tmp_path.iterdir())):
+        read = parse_center(text, manifold)
+        np.testing.assert_allclose(read, point, rtol=0.0, atol=tolerance)
+        assert Ball(manifold, read, 0.1).center.shape == manifold.point_shape
+    np.testing.assert_allclose(parse_center(tmp_path / "row.csv", manifold), point, rtol=0.0, atol=tolerance)
+
+
+def test_a_center_is_read_in_the_other_layouts_too(tmp_path: Path) -> None:
+    np.testing.assert_array_equal(parse_center("2, 0.5, 1", SPD(2)), [[2.0, 0.5], [0.5, 1.0]])
+    np.testing.assert_allclose(parse_center("0, 0, 0.6, 0.8", Rotations(3)), Rotation.from_quat([0, 0, 0.6, 0.8]).as_matrix())
+    np.testing.assert_allclose(parse_center("[0.1, 2, -1]", Rotations(3)), Rotation.from_rotvec([0.1, 2, -1]).as_matrix())
+    np.testing.assert_allclose(parse_center("[3, 4]", Hyperbolic(2)), [26**0.5, 3.0, 4.0])
+    np.testing.assert_allclose(parse_center("90, 0", Sphere(2), layout="latlon"), [0.0, 0.0, 1.0], atol=1e-15)
+    np.testing.assert_array_equal(parse_center("0, 0, 1", Sphere(2), layout="latlon"), [0.0, 0.0, 1.0])
+    np.testing.assert_allclose(parse_center("1, 1, 2", Sphere(2), layout="composition"), [0.5, 0.5, 0.5**0.5])
+    np.testing.assert_allclose(parse_center("18:00", Sphere(1, curvature=4.0)), [-0.5, 0.0], atol=1e-15)
+    np.testing.assert_allclose(parse_center("180", Sphere(1), layout="degrees"), [0.0, -1.0], atol=1e-15)
+    (tmp_path / "c.csv").write_text("time\n06:00\n")
+    np.testing.assert_allclose(parse_center(tmp_path / "c.csv", Sphere(1)), [1.0, 0.0], atol=1e-15)
+    (tmp_path / "c.csv").write_text("lon,lat\n90,0\n")
+    np.testing.assert_allclose(parse_center(tmp_path / "c.csv", Sphere(2)), [0.0, 1.0, 0.0], atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "manifold", "sentence"),
+    [
+        ("centre", Sphere(2), "neither origin nor numbers nor a file: write origin"),
+        ("[1, 0", Sphere(2), "neither origin nor numbers"),
+        ("[1, [0]]", Sphere(2), "neither origin nor numbers"),
+        ("[1, 0, x]", Sphere(2), "neither origin nor numbers"),
+        ("[1, 0, True]", Sphere(2), "neither origin nor numbers"),
+        (f"1{'0' * 400}", Euclidean(1), "neither origin nor numbers"),
+        ("06:00", Sphere(2), "neither origin nor numbers"),
+        ("[" * 100 + "]" * 100, Sphere(2), ""),
+        ("1, 0", Sphere(2), "has 2 numbers, which Sphere(2) reads only when told how: name the layout, latlon"),
+        ("1, 0, 0, 0", Sphere(2), "has 4 numbers, but Sphere(2) is read from 3 columns"),
+        ("[]", Sphere(2), "has 0 numbers"),
+        ("[[1, 0, 0]]", Sphere(2), "has shape (1, 3), but one point of Sphere(2) has shape (3,)"),
+        ("1, 1, 1", Sphere(2), "is not a point of Sphere(2): the norm must be 1 but is 1.73205080757"),
+        ("0, 0, 0, 0", Rotations(3), "every entry must be finite"),
+        ("25:00", Sphere(1), "every entry must be finite"),
+        ("1e999", Euclidean(1), "every entry must be finite"),
+        ("nowhere.npy", Sphere(2), "there is no file nowhere.npy"),
+    ],
+)  # fmt: skip
+def test_no_center_is_one_sentence(text: str, manifold: Manifold, sentence: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(sentence)) as caught:
+        parse_center(text, manifold)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_records_given_as_the_center_is_not_quoted(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(f"x,y,z\n{SECRET},0,1\n")
+    with pytest.raises(ValueError, match=r"x\.csv is not a point of Sphere\(2\): the norm must be 1$"):
+        parse_center(tmp_path / "x.csv", Sphere(2))
+    (tmp_path / "x.csv").write_text(f"x,y,z\n{SECRET},0,1\n0,1,0\n")
+    with pytest.raises(FileError, match=r"x\.csv holds 2 records, but the centre is one point of Sphere\(2\)$"):
+        parse_center(tmp_path / "x.csv", Sphere(2))
+
+
+# ---------------------------------------------------------------------- shipped data
+
+
+def test_the_shipped_tensors_are_positive_definite_matrices() -> None:
+    tensors = data.load("dti_tensors")
+    assert tensors.shape == (965, 3, 3)
+    assert SPD(3).valid(tensors).all()
+    table = pandas.read_csv(Path(data.__file__).parent / "dti_tensors.csv")
+    np.testing.assert_array_equal(tensors[:, 0, 2], table["Dxz"])
+    np.testing.assert_array_equal(tensors[:, 2, 1], table["Dyz"])
+
+
+def test_the_shipped_arrivals_are_points_of_the_circle() -> None:
+    arrivals = data.load("icu_arrivals")
+    assert arrivals.shape == (254, 2)
+    assert Sphere(1).valid(arrivals).all()
+    table = pandas.read_csv(Path(data.__file__).parent / "icu_arrivals.csv")
+    minutes = pandas.to_timedelta(table["time"] + ":00").dt.total_seconds().to_numpy() / 60.0
+    angle = np.arctan2(arrivals[:, 0], arrivals[:, 1]) % (2.0 * np.pi)
+    np.testing.assert_allclose(angle * 720.0 / np.pi, minutes, atol=1e-9)
+
+
+def test_an_unknown_data_set_is_one_sentence() -> None:
+    with pytest.raises(ValueError, match="no data set 'iris': name one of dti_tensors, icu_arrivals"):
+        data.load("iris")
+    assert (Path(data.__file__).parent / "README.md").read_text(encoding="utf-8").count("Licence") == 2

@@ -1,0 +1,514 @@
+"""The Fréchet mean: known means, symmetries, every kind of source, and the data sets that break other solvers."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cases import MANIFOLDS, random_points
+from pyriemann.geometry.mean import mean_riemann
+
+from geodp import (
+    SPD,
+    Ball,
+    Euclidean,
+    Grassmann,
+    Hyperbolic,
+    Manifold,
+    PlanarShapes,
+    Product,
+    Rotations,
+    SPDLogEuclidean,
+    Sphere,
+    frechet_mean,
+)
+from geodp.mean import default_tolerance
+
+every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+
+
+def rng_for(manifold: Manifold) -> np.random.Generator:
+    return np.random.default_rng(sum(map(ord, repr(manifold))))
+
+
+def public_ball(manifold: Manifold, share: float = 0.8) -> Ball:
+    """A ball about a point that is not the origin; ``share`` of the largest radius, or 2 if there is none."""
+    center = random_points(manifold, 1, rng_for(manifold), spread=0.7)[0]
+    largest = Ball(manifold, center, 0.01).max_radius
+    return Ball(manifold, center, share * largest if math.isfinite(largest) else 2.0)
+
+
+def inside(ball: Ball, count: int, rng: np.random.Generator, least: float = 0.0, most: float = 1.0) -> np.ndarray:
+    manifold = ball.manifold
+    directions = rng.normal(size=(count, manifold.dim))
+    directions *= ball.radius / np.linalg.vector_norm(directions, axis=-1, keepdims=True)
+    return manifold.exp(ball.center, manifold.tangent(ball.center, directions * rng.uniform(least, most, size=(count, 1))))
+
+
+def converged(x: np.ndarray, ball: Ball, most_passes: int = 40, **options: object) -> np.ndarray:
+    """The mean, after checking that its bound is within the default tolerance and that it took few passes."""
+
+    def stop(iteration: int, done: int, total: int | None) -> None:
+        assert iteration <= most_passes, "too many passes"
+
+    result = frechet_mean(x, ball, progress=stop, **options)  # type: ignore[arg-type]
+    assert result.error_bound <= default_tolerance(ball)
+    assert result.iterations <= most_passes
+    assert ball.manifold.check_point(result.point) is None
+    assert ball.manifold.dist(ball.center, result.point) <= ball.reach
+    return result.point
+
+
+# ------------------------------------------------------------------------------------------ known means
+
+
+def test_the_mean_in_flat_space_is_the_average() -> None:
+    x = np.random.default_rng(0).normal(size=(1000, 3))
+    ball = Ball(Euclidean(3), np.zeros(3), 10.0)
+    assert np.abs(converged(x, ball) - x.mean(axis=0)).max() < 1e-13
+
+
+@pytest.mark.parametrize("manifold", [SPD(4), SPDLogEuclidean(4)], ids=repr)
+def test_the_mean_of_commuting_matrices_is_their_geometric_mean(manifold: Manifold) -> None:
+    rng = np.random.default_rng(1)
+    turn = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    logs = rng.normal(size=(50, 4))
+    x = (turn * np.exp(logs)[:, None, :]) @ turn.T
+    x = 0.5 * (x + x.transpose(0, 2, 1))
+    expected = (turn * np.exp(logs.mean(axis=0))) @ turn.T
+    assert manifold.dist(converged(x, Ball(manifold, np.eye(4), 6.0)), expected) < 1e-10
+
+
+def test_the_log_euclidean_mean_is_the_exponential_of_the_mean_logarithm() -> None:
+    manifold = SPDLogEuclidean(3)
+    ball = Ball(manifold, np.eye(3), 2.5)
+    x = inside(ball, 60, np.random.default_rng(2))
+    logs = manifold.log(np.eye(3), x)
+    assert manifold.dist(converged(x, ball), manifold.exp(np.eye(3), logs.mean(axis=0))) < 1e-11
+
+
+def test_the_mean_on_a_circle_is_the_average_angle() -> None:
+    angles = np.random.default_rng(3).uniform(-1.4, 1.4, size=200)
+    x = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+    mean = converged(x, Ball(Sphere(1), [0.0, 1.0], 1.5))
+    assert math.atan2(mean[0], mean[1]) == pytest.approx(angles.mean(), abs=1e-13)
+
+
+def test_the_mean_of_rotations_about_one_axis_turns_by_the_average_angle() -> None:
+    angles = np.random.default_rng(4).uniform(-1.4, 1.4, size=50)
+    x = np.zeros((50, 3, 3))
+    x[:, 0, 0] = x[:, 1, 1] = np.cos(angles)
+    x[:, 1, 0], x[:, 0, 1], x[:, 2, 2] = np.sin(angles), -np.sin(angles), 1.0
+    mean = converged(x, Ball(Rotations(3), np.eye(3), 1.5))
+    assert math.atan2(mean[1, 0], mean[0, 0]) == pytest.approx(angles.mean(), abs=1e-13)
+
+
+@every_manifold
+def test_the_mean_of_two_points_is_the_middle_of_their_geodesic(manifold: Manifold) -> None:
+    ball = public_ball(manifold)
+    p, q = inside(ball, 2, np.random.default_rng(5), 0.5, 0.95)
+    middle = manifold.exp(p, 0.5 * manifold.log(p, q))
+    assert manifold.dist(converged(np.stack([p, q]), ball), middle) <= default_tolerance(ball) + 1e-12
+
+
+@every_manifold
+def test_a_configuration_that_is_symmetric_about_a_point_has_its_mean_there(manifold: Manifold) -> None:
+    ball = public_ball(manifold)
+    point = inside(ball, 1, np.random.default_rng(6), 0.3, 0.3)[0]
+    offsets = 0.5 * ball.radius * np.eye(manifold.dim)
+    x = manifold.exp(point, manifold.tangent(point, np.concatenate([offsets, -offsets])))
+    assert manifold.dist(converged(x, ball), point) <= default_tolerance(ball) + 1e-12
+
+
+def test_the_mean_in_a_product_is_the_mean_in_every_factor() -> None:
+    product = Product(Sphere(2), SPD(2))
+    ball = Ball(product, product.origin, 1.0)
+    x = inside(ball, 80, np.random.default_rng(7))
+    parts = zip(product.factors, product.split(x), product.split(converged(x, ball)), strict=True)
+    for factor, records, mean in parts:
+        alone = converged(records, Ball(factor, factor.origin, 1.0))
+        assert factor.dist(alone, mean) < 1e-11
+
+
+def test_the_mean_agrees_with_pyriemann_to_its_accuracy() -> None:
+    rng = np.random.default_rng(8)
+    for k in (2, 3, 5):
+        ball = Ball(SPD(k), np.eye(k), 3.0)
+        x = inside(ball, 100, rng)
+        weights = rng.uniform(size=100)
+        assert SPD(k).dist(converged(x, ball), mean_riemann(x, tol=1e-10)) < 1e-8
+        weighted = mean_riemann(x, tol=1e-10, sample_weight=weights)
+        assert SPD(k).dist(converged(x, ball, weights=weights), weighted) < 1e-8
+
+
+@every_manifold
+def test_the_mean_is_the_point_of_least_mean_squared_distance(manifold: Manifold) -> None:
+    ball = public_ball(manifold)
+    rng = np.random.default_rng(9)
+    x = inside(ball, 30, rng)
+    mean = converged(x, ball)
+    energy = np.mean(np.asarray(manifold.dist(mean, x)) ** 2)
+    for other in manifold.exp(mean, manifold.tangent(mean, 0.1 * ball.radius * rng.normal(size=(20, manifold.dim)))):
+        assert np.mean(np.asarray(manifold.dist(other, x)) ** 2) > energy
+
+
+# ------------------------------------------------------------------------------------------ symmetries
+
+
+@every_manifold
+def test_the_mean_moves_with_the_data(manifold: Manifold) -> None:
+    rng = np.random.default_rng(10)
+    largest = Ball(manifold, manifold.origin, 0.01).max_radius
+    here = Ball(manifold, manifold.origin, 0.8 * largest if math.isfinite(largest) else 2.0)
+    there = Ball(manifold, random_points(manifold, 1, rng)[0], here.radius)
+    x = inside(here, 40, rng)
+    moved = converged(manifold.move_origin(there.center, x), there)
+    expected = manifold.move_origin(there.center, converged(x, here))
+    assert manifold.dist(moved, expected) <= default_tolerance(here) + default_tolerance(there) + 1e-12
+
+
+@every_manifold
+def test_the_order_of_the_records_does_not_matter_beyond_the_bounds(manifold: Manifold) -> None:
+    ball = public_ball(manifold)
+    rng = np.random.default_rng(11)
+    x = inside(ball, 700, rng)
+    first = frechet_mean(x, ball)
+    for order in (np.arange(700)[::-1], rng.permutation(700)):
+        other = frechet_mean(x[order], ball)
+        assert manifold.dist(first.point, other.point) <= first.error_bound + other.error_bound
+
+
+@every_manifold
+def test_records_outside_are_clipped_first_and_invalid_ones_count_as_the_center(manifold: Manifold) -> None:
+    ball = public_ball(manifold, share=0.5)
+    rng = np.random.default_rng(12)
+    x = inside(ball, 20, rng, 0.2, min(1.8, 0.95 * manifold.injectivity_radius / ball.radius))
+    x[3] = np.nan
+    x[7][(0,) * len(manifold.point_shape)] = np.inf
+    centered = x.copy()
+    centered[[3, 7]] = ball.center
+    given, clipped, replaced = (frechet_mean(data, ball) for data in (x, ball.clip(x), centered))
+    assert manifold.dist(given.point, clipped.point) <= given.error_bound + clipped.error_bound
+    assert manifold.dist(given.point, replaced.point) <= given.error_bound + replaced.error_bound
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), Sphere(3), Sphere(20)], ids=repr)
+def test_records_opposite_to_the_center_are_no_error(manifold: Manifold) -> None:
+    for seed in range(40):
+        center = np.random.default_rng(seed).normal(size=manifold.point_shape)
+        center /= np.linalg.vector_norm(center)
+        assert np.array_equal(frechet_mean(np.stack([center, -center]), Ball(manifold, center, 1.0)).point, center)
+
+
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@pytest.mark.parametrize("value", [1.7e308, -1.7e308, 1e200, 5e-324, 0.0, math.nan, math.inf])
+def test_no_value_of_a_record_raises(manifold: Manifold, value: float) -> None:
+    ball = public_ball(manifold)
+    x = inside(ball, 4, np.random.default_rng(13))
+    x[1] = value
+    x[2][(0,) * len(manifold.point_shape)] = value
+    converged(x, ball)
+
+
+# ------------------------------------------------------------------------------------------ weights
+
+
+@every_manifold
+def test_whole_weights_are_repetitions_and_zero_weights_are_absences(manifold: Manifold) -> None:
+    ball = public_ball(manifold)
+    x = inside(ball, 6, np.random.default_rng(14))
+    weights = np.array([3, 0, 1, 2, 0, 5])
+    weighted, repeated = frechet_mean(x, ball, weights=weights), frechet_mean(np.repeat(x, weights, axis=0), ball)
+    assert manifold.dist(weighted.point, repeated.point) <= weighted.error_bound + repeated.error_bound
+    scaled = frechet_mean(x, ball, weights=1e-12 * weights)
+    assert manifold.dist(weighted.point, scaled.point) <= weighted.error_bound + scaled.error_bound
+
+
+def test_weights_of_any_size_are_shares() -> None:
+    ball = Ball(Euclidean(1), [0.0], 2.0)
+    x = np.array([[1.0], [-1.0]])
+    assert converged(x, ball, weights=[1e-300, 1.0])[0] == pytest.approx(-1.0, abs=1e-14)
+    assert converged(x, ball, weights=[5e-324, 5e-324])[0] == pytest.approx(0.0, abs=1e-14)
+    assert converged(np.ones((2, 1)), ball, weights=[1.7e308, 1.7e308])[0] == pytest.approx(1.0, abs=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("weights", "sentence"),
+    [
+        ([1.0, -1.0], "non-negative"),
+        ([0.0, 0.0], "positive sum"),
+        ([1.0, math.nan], "finite"),
+        ([1.0, math.inf], "finite"),
+        ([[1.0, 1.0]], r"shape \(1, 2\)"),
+        ([1.0], "1 weights but at least 2 records"),
+        ([1.0, 1.0, 1.0], "3 weights but 2 records"),
+    ],
+)
+def test_bad_weights_are_refused(weights: list[float], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        frechet_mean(np.zeros((2, 1)), Ball(Euclidean(1), [0.0], 1.0), weights=weights)
+
+
+# ------------------------------------------------------------------------------------------ sources
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), SPD(2), SPD(4), Rotations(3)], ids=repr)
+def test_every_kind_of_source_has_the_same_mean(manifold: Manifold, tmp_path: Path) -> None:
+    ball = public_ball(manifold)
+    x = inside(ball, 3000, np.random.default_rng(15), 0.0, 1.2)
+    reference = frechet_mean(x, ball)
+    stored = np.memmap(tmp_path / "x", dtype=np.float64, mode="w+", shape=x.shape)
+    stored[:] = x
+    chunks = [x[:1], x[1:1000], x[1000:1000], x[1000:]]
+    sources = [
+        stored,
+        np.asfortranarray(x),
+        x[::-1],
+        list(x),
+        tuple(x.tolist()),
+        chunks,
+        tuple(chunks),
+        lambda: iter(chunks),
+        lambda: (chunk for chunk in chunks),
+    ]
+    for source in sources:
+        result = frechet_mean(source, ball)
+        assert manifold.dist(result.point, reference.point) <= result.error_bound + reference.error_bound
+        weighted = frechet_mean(source, ball, weights=np.ones(len(x)))
+        assert manifold.dist(weighted.point, reference.point) <= weighted.error_bound + reference.error_bound
+    assert np.array_equal(stored, x)
+
+
+def test_single_precision_and_integers_are_read_as_numbers() -> None:
+    ball = Ball(SPD(2), np.eye(2), 3.0)
+    x = np.array([[[2, 1], [1, 2]], [[3, 0], [0, 1]]])
+    assert SPD(2).dist(converged(x, ball), converged(x.astype(np.float64), ball)) < 1e-12
+    assert SPD(2).dist(converged(x.astype(np.float32), ball), converged(x.astype(np.float64), ball)) < 1e-12
+    sphere = Ball(Sphere(2), [0.0, 0.0, 1.0], 1.0)
+    points = inside(sphere, 100, np.random.default_rng(16))
+    assert Sphere(2).dist(converged(points.astype(np.float32), sphere), converged(points, sphere)) < 1e-7
+
+
+def test_an_iterator_that_can_be_read_only_once_is_refused() -> None:
+    def once() -> Iterator[np.ndarray]:
+        yield np.zeros((2, 1))
+
+    ball = Ball(Euclidean(1), [0.0], 1.0)
+    for source in (once(), iter([np.zeros((2, 1))])):
+        with pytest.raises(TypeError, match="read only once"):
+            frechet_mean(source, ball)
+
+
+def test_a_source_that_changes_its_length_is_noticed() -> None:
+    lengths = iter([3, 4, 5])
+    with pytest.raises(ValueError, match="3 records when first read but 4 later"):
+        frechet_mean(lambda: iter([np.ones((next(lengths), 1))]), Ball(Euclidean(1), [0.0], 2.0))
+
+
+@pytest.mark.parametrize("source", [np.zeros((0, 1)), [np.zeros((0, 1))], lambda: iter([])])
+def test_no_records_have_no_mean(source: object) -> None:
+    with pytest.raises(ValueError, match="at least one record but there are 0"):
+        frechet_mean(source, Ball(Euclidean(1), [0.0], 1.0))
+
+
+def test_the_wrong_shape_or_type_is_an_error() -> None:
+    ball = Ball(SPD(2), np.eye(2), 1.0)
+    with pytest.raises(ValueError, match=r"shape \(\.\.\., 2, 2\)"):
+        frechet_mean(np.zeros((5, 3, 3)), ball)
+    with pytest.raises(ValueError, match="shape"):
+        frechet_mean(np.eye(2), ball)
+    with pytest.raises(ValueError, match="shape"):
+        frechet_mean(np.zeros((5, 6, 2, 2)), ball)
+    with pytest.raises(TypeError, match="real numbers"):
+        frechet_mean(np.zeros((5, 2, 2), dtype=np.complex128), ball)
+
+
+def test_the_data_are_not_written_to() -> None:
+    ball = Ball(SPD(3), np.eye(3), 0.5)
+    x = inside(ball, 50, np.random.default_rng(17), 0.0, 3.0)
+    x[4] = np.nan
+    kept = x.copy()
+    x.setflags(write=False)
+    frechet_mean(x, ball)
+    assert x.tobytes() == kept.tobytes()
+
+
+def test_memory_for_chunks_does_not_grow_with_their_number() -> None:
+    ball = Ball(SPD(2), np.eye(2), 1.0)
+    chunk = inside(ball, 2000, np.random.default_rng(18), 0.0, 1.2)
+
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        frechet_mean(lambda: (chunk.copy() for _ in range(count)), ball)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(2)
+    few, many = peak(20), peak(100)
+    assert many < 1.5 * few + 1e6
+    assert many < 0.8 * 100 * chunk.nbytes
+
+
+# ------------------------------------------------------------------------------------------ tolerance and progress
+
+
+def test_a_tolerance_that_float64_cannot_meet_says_which_one_it_can() -> None:
+    ball = Ball(Sphere(2), [0.0, 0.0, 1.0], 1.0)
+    x = inside(ball, 50, np.random.default_rng(19))
+    with pytest.raises(ValueError, match=f"1e-30 is below what float64 can certify.*{default_tolerance(ball):.3g} can always"):
+        frechet_mean(x, ball, tolerance=1e-30)
+    for bad in (0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="must be positive"):
+            frechet_mean(x, ball, tolerance=bad)
+
+
+def test_a_coarse_tolerance_is_met_in_fewer_passes() -> None:
+    ball = Ball(SPD(5), np.eye(5), 3.0)
+    x = inside(ball, 200, np.random.default_rng(20))
+    fine = frechet_mean(x, ball)
+    coarse = frechet_mean(x, ball, tolerance=1e-3)
+    assert coarse.error_bound <= 1e-3
+    assert coarse.iterations < fine.iterations
+    assert SPD(5).dist(coarse.point, fine.point) <= coarse.error_bound + fine.error_bound
+
+
+@every_manifold
+def test_the_default_tolerance_is_small_for_ordinary_balls(manifold: Manifold) -> None:
+    assert default_tolerance(public_ball(manifold)) < 1e-9
+
+
+def test_progress_counts_the_records_of_every_pass() -> None:
+    ball = Ball(Sphere(3), [0.0, 0.0, 0.0, 1.0], 1.0)
+    x = inside(ball, 1000, np.random.default_rng(21))
+    calls: list[tuple[int, int, int | None]] = []
+    result = frechet_mean([x[:400], x[400:]], ball, progress=lambda *call: calls.append(call))
+    assert [call[0] for call in calls] == [1 + i // 2 for i in range(2 * result.iterations)]
+    assert [call[1] for call in calls] == [400, 1000] * result.iterations
+    assert calls[0][2] is None
+    assert all(call[2] == 1000 for call in calls[2:])
+    calls.clear()
+    result = frechet_mean(x, ball, progress=lambda *call: calls.append(call))
+    assert calls == [(i + 1, 1000, 1000) for i in range(result.iterations)]
+
+
+# ------------------------------------------------------------------------------------------ hard data
+
+
+@every_manifold
+@pytest.mark.parametrize("share", [0.5, 0.95])
+def test_few_passes_are_enough_for_random_data(manifold: Manifold, share: float) -> None:
+    ball = public_ball(manifold, share)
+    rng = np.random.default_rng(22)
+    for count in (1, 2, 3, 50):
+        converged(inside(ball, count, rng), ball)
+        converged(inside(ball, count, rng, 1.0, 1.0), ball)
+
+
+def on_axes(ball: Ball, coordinates: np.ndarray) -> np.ndarray:
+    """Points with these normal coordinates about the centre, in radii; missing axes are 0."""
+    manifold = ball.manifold
+    full = np.zeros((len(coordinates), manifold.dim))
+    full[:, : coordinates.shape[1]] = ball.radius * coordinates
+    return manifold.exp(ball.center, manifold.tangent(ball.center, full))
+
+
+POSITIVELY_CURVED = [Sphere(2), Sphere(5), Sphere(30), Sphere(2, curvature=4.0), PlanarShapes(3), PlanarShapes(6), Rotations(3)]
+
+
+@pytest.mark.parametrize("manifold", [*POSITIVELY_CURVED, Grassmann(2, 5), Rotations(4), Product(Sphere(2), SPD(2))], ids=repr)
+@pytest.mark.parametrize("share", [0.95, 0.9999, 0.999999])
+@pytest.mark.parametrize("counts", [(3, 3), (6, 1), (20, 19), (2, 1)], ids=str)
+def test_nearly_opposite_clusters_converge_in_the_largest_balls(
+    manifold: Manifold, share: float, counts: tuple[int, int]
+) -> None:
+    # the energy is nearly flat along the small circle about the larger cluster, and the valley is curved
+    ball = public_ball(manifold, share)
+    rng = np.random.default_rng(23)
+    ends = np.repeat([1.0, -1.0], counts)[:, None] * np.array([1.0, 0.0]) + 1e-3 * rng.normal(size=(sum(counts), 2))
+    ends /= np.linalg.vector_norm(ends, axis=-1, keepdims=True)
+    converged(on_axes(ball, ends), ball, most_passes=300)
+
+
+@pytest.mark.parametrize("manifold", [*POSITIVELY_CURVED, SPD(3), Hyperbolic(3)], ids=repr)
+def test_data_along_one_geodesic_converge(manifold: Manifold) -> None:
+    ball = public_ball(manifold, 0.99)
+    places = np.random.default_rng(24).uniform(-1.0, 1.0, size=(40, 1))
+    expected = on_axes(ball, places.mean(axis=0, keepdims=True))[0]
+    assert manifold.dist(converged(on_axes(ball, places), ball), expected) <= default_tolerance(ball) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("manifold", "radius"),
+    [
+        (SPD(1), 12.0),
+        (SPD(2), 5.0),
+        (SPD(2), 10.0),
+        (SPD(3), 8.0),
+        (SPD(5), 6.0),
+        (SPDLogEuclidean(2), 4.0),
+        (SPDLogEuclidean(4), 7.0),
+        (Hyperbolic(2), 8.0),
+        (Hyperbolic(5), 10.0),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("counts", [(1, 1), (3, 1), (30, 1), (10, 11)], ids=str)
+def test_far_clusters_meet_the_default_tolerance_in_wide_balls(
+    manifold: Manifold, radius: float, counts: tuple[int, int]
+) -> None:
+    ball = Ball(manifold, manifold.origin, radius)
+    direction = np.zeros(manifold.dim)
+    direction[0] = 1.0
+    if isinstance(manifold, SPD | SPDLogEuclidean) and manifold.k > 1:
+        direction[manifold.k] = -1.0  # the second diagonal entry: the widest spread of eigenvalues at this distance
+    direction /= np.linalg.vector_norm(direction)
+    noise = 0.05 * np.random.default_rng(25).normal(size=(sum(counts), manifold.dim))
+    ends = np.repeat([0.97, -0.97], counts)[:, None] * direction + noise / math.sqrt(manifold.dim)
+    converged(on_axes(ball, ends), ball, most_passes=300)
+
+
+def test_log_eigenvalues_up_to_twelve_converge() -> None:
+    rng = np.random.default_rng(26)
+    turns = np.linalg.qr(rng.normal(size=(60, 3, 3)))[0]
+    x = (turns * np.exp(rng.uniform(-12.0, 12.0, size=(60, 3)))[:, None, :]) @ turns.transpose(0, 2, 1)
+    x = 0.5 * (x + x.transpose(0, 2, 1))
+    ball = Ball(SPD(3), np.eye(3), 21.0)
+    frechet_mean(x, ball)
+    small = Ball(SPD(3), np.eye(3), 9.0)
+    converged(x, small, most_passes=100)
+
+
+def test_one_matrix_of_condition_1e14_among_others_converges() -> None:
+    ball = Ball(SPD(3), np.eye(3), 3.0)
+    x = inside(ball, 50, np.random.default_rng(27))
+    x[7] = np.diag([1e7, 1.0, 1e-7])
+    converged(x, ball)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-150, 1e9])
+def test_covariances_in_other_units_have_the_same_mean(scale: float) -> None:
+    ball, scaled = Ball(SPD(3), np.eye(3), 2.0), Ball(SPD(3), scale * np.eye(3), 2.0)
+    x = inside(ball, 50, np.random.default_rng(28))
+    assert np.allclose(converged(scale * x, scaled) / scale, converged(x, ball), rtol=1e-10)
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), Sphere(5), PlanarShapes(4), Rotations(3)], ids=repr)
+def test_a_first_record_far_from_all_others_does_not_mislead_the_solver(manifold: Manifold) -> None:
+    ball = public_ball(manifold, 0.99)
+    others = inside(ball, 40, np.random.default_rng(29), 0.0, 0.2)
+    ends = on_axes(ball, np.array([[1.0], [-1.0]]))
+    x = np.concatenate([ends[:1], manifold.exp(ends[1], 0.9 * manifold.log(ends[1], others))])
+    first = converged(x, ball)
+    assert manifold.dist(first, converged(x[::-1], ball)) <= 2.0 * default_tolerance(ball)
+
+
+def test_copies_of_a_single_record_have_it_as_their_mean() -> None:
+    for manifold in MANIFOLDS:
+        ball = public_ball(manifold, 0.95)
+        x = np.repeat(inside(ball, 1, np.random.default_rng(30), 1.0, 1.0), 300, axis=0)
+        assert manifold.dist(converged(x, ball, most_passes=6), ball.clip(x[0])) <= default_tolerance(ball)
