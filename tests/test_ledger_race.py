@@ -58,6 +58,8 @@ def open_and_charge(url: str, start: Barrier, outcomes: SimpleQueue[int | str]) 
     start.wait(60)
     try:
         ledger.open("scans", 1)
+        # opening lets them through one by one: line up again
+        start.wait(60)
         outcomes.put(ledger.charge("scans", 0.1, what=f"process {os.getpid()}").id)
     except BudgetExhausted as error:
         outcomes.put(str(error))

@@ -230,7 +230,7 @@ def test_no_search_moves_the_mean_further_than_the_sharp_bound(manifold: Manifol
     ("radius", "n", "reached"), [(math.pi / 8, 100, 0.97), (math.pi / 8, 1000, 0.97), (1.2, 200, 0.95), (1.5, 2000, 0.9)]
 )
 def test_the_sharp_bound_is_attained_on_the_sphere(radius: float, n: int, reached: float) -> None:
-    ratio = Neighbours(Sphere(2), radius, n, clusters=2).search(seed=1, starts=5, evaluations=80)
+    ratio = Neighbours(Sphere(2), radius, n, clusters=2).search(seed=1, starts=3, evaluations=50)
     assert reached <= ratio <= 1.0
 
 

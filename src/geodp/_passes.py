@@ -214,6 +214,8 @@ class SPDLarge(_ScaledSPD):
         factor, inverse = cholesky(p)
         half = (records.reshape(-1, k) @ inverse.T).reshape(n, k, k)
         whitened = (np.ascontiguousarray(transpose(half)).reshape(-1, k) @ inverse.T).reshape(n, k, k)
+        if not np.isfinite(whitened).all():
+            return None
         values, vectors = np.linalg.eigh(whitened)
         if not (values[:, -1] < 1e4 * values[:, 0]).all():
             return None

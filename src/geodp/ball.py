@@ -47,6 +47,9 @@ class Ball:
         point = manifold._points(center, "the center").astype(np.float64)
         if point.shape != manifold.point_shape:
             raise ValueError(f"the center has shape {point.shape}, but one point of {manifold} has shape {manifold.point_shape}")
+        projected = manifold.raw_project(point)
+        if np.abs(projected - point).max() > _TIDY * np.abs(point).max():
+            point = projected
         radius = float(radius)
         point.setflags(write=False)
         object.__setattr__(self, "manifold", manifold)
@@ -106,7 +109,7 @@ class Ball:
             tidy = manifold.raw_project(safe)
             off = np.abs(tidy - safe).max(axis=axes) > _TIDY * np.abs(safe).max(axis=axes)
             safe = np.where(off.reshape(off.shape + (1,) * len(axes)), tidy, safe) if off.any() else safe
-            log = manifold.raw_log(self.center, safe)
+            log = self._log(safe)
             distance = manifold.raw_norm(self.center, log)
         lost = invalid | ~np.isfinite(distance)
         outside = (distance > self.radius) & ~lost
@@ -119,6 +122,16 @@ class Ball:
             clipped[outside] = manifold.raw_exp(self.center, log[outside])
         clipped[lost], log[lost] = self.center, 0.0
         return clipped, log
+
+    def _log(self, records: Array) -> Array:
+        """Logarithms at the centre; not a number for a record so far away that linear algebra gives up on it."""
+        try:
+            return self.manifold.raw_log(self.center, records)
+        except np.linalg.LinAlgError:
+            if len(records) == 1 or records.ndim == len(self.manifold.point_shape):
+                return np.full(records.shape, np.nan)
+            half = len(records) // 2
+            return np.concatenate([self._log(records[:half]), self._log(records[half:])])
 
     def _with_center(self, records: Array, where: NDArray[np.bool_]) -> Array:
         if not where.any():

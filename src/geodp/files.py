@@ -58,7 +58,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, final
+from typing import Any, BinaryIO, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -727,27 +727,43 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _open_array(path: Path, wanted: frozenset[str]) -> _Table:
+    with path.open("rb") as file:
+        names, array = _load(path, file)
+    if array is None:
+        raise FileError(f"{path} holds {len(names)} arrays ({_listed(names)}): call the one with the records x or records")
+    return _ArrayTable(path, array)
+
+
+def _load(path: Path, file: BinaryIO) -> tuple[list[str], NDArray[Any] | None]:
+    """The array in a NumPy file and its name, or all names if it is not clear which one is meant."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            try:
-                loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-            except ValueError:  # an empty array cannot be mapped
-                loaded = np.load(path, allow_pickle=False)
-            if isinstance(loaded, np.lib.npyio.NpzFile):
-                with loaded:
-                    names = list(loaded.files)
-                    likely = names if len(names) == 1 else [name for name in names if name.lower() in ("x", "records")]
-                    array = loaded[likely[0]] if len(likely) == 1 else None
-            else:
-                names, array = [], loaded
+            loaded = np.load(file, allow_pickle=False) if _is_zip(file) else _map(path, file)
+            if isinstance(loaded, np.ndarray):
+                return [], loaded
+            with loaded:
+                names = list(loaded.files)
+                likely = names if len(names) == 1 else [name for name in names if name.lower() in ("x", "records")]
+                array = loaded[likely[0]] if len(likely) == 1 else None
+                return names, array if isinstance(array, np.ndarray) else None
     # whatever a damaged file makes the loader say may quote it
     except Exception:
         hint = "write one with numpy.save from an array of numbers"
         raise FileError(f"{path} is not a NumPy file that can be read without unpickling objects: {hint}") from None
-    if not isinstance(array, np.ndarray):
-        raise FileError(f"{path} holds {len(names)} arrays ({_listed(names)}): call the one with the records x or records")
-    return _ArrayTable(path, array)
+
+
+def _is_zip(file: BinaryIO) -> bool:
+    start = file.read(2)
+    file.seek(0)
+    return start == b"PK"
+
+
+def _map(path: Path, file: BinaryIO) -> Any:
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except ValueError:  # an empty array cannot be mapped
+        return np.load(file, allow_pickle=False)
 
 
 def _open_parquet(path: Path, wanted: frozenset[str]) -> _Table:

@@ -58,7 +58,8 @@ def transpose(matrix: Array) -> Array:
 
 
 def symmetric(matrix: Array) -> Array:
-    return 0.5 * (matrix + transpose(matrix))
+    half = 0.5 * matrix  # halved first, so that the sum of large entries stays finite
+    return half + transpose(half)
 
 
 def frobenius(matrix: Array) -> Array:

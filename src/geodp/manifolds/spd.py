@@ -224,7 +224,7 @@ def cholesky(p: Array) -> tuple[Array, Array]:
     factor, inverse = np.zeros_like(p), np.zeros_like(p)
     for j in range(k):
         for i in range(j, k):
-            rest = 0.5 * (p[..., i, j] + p[..., j, i])
+            rest = 0.5 * p[..., i, j] + 0.5 * p[..., j, i]
             for m in range(j):
                 rest = rest - factor[..., i, m] * factor[..., j, m]
             factor[..., i, j] = np.sqrt(rest) if i == j else rest / factor[..., j, j]
@@ -320,7 +320,8 @@ def _spd_requirements(x: Array) -> Iterator[Requirement]:
     off = np.abs(x - transpose(x)).max(axis=(-1, -2))
     yield Requirement(off <= TOLERANCE * size, off, "the matrix must be symmetric but differs from its transpose by {:.3g}")
     good = _has_factor(symmetric(x))
-    smallest = np.zeros(good.shape) if good.all() else eigvalsh(symmetric(x))[..., 0]
+    scale = np.where(size > 0.0, size, 1.0)  # entries of size 1, so that no eigenvalue overflows
+    smallest = np.zeros(good.shape) if good.all() else scale * eigvalsh(symmetric(x / scale[..., None, None]))[..., 0]
     yield Requirement(good, smallest, "the smallest eigenvalue must be positive but is {:.6g}")
 
 

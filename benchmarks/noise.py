@@ -1,0 +1,103 @@
+"""Draws per second: the comparison sampler, the paper's Markov chain, and pyRiemann's Gaussian sampler.
+
+``python -m benchmarks.noise`` prints a Markdown table. All columns of a row are measured in turn in the same run, on laws of the
+same scale. The chain's cost is that of one independent draw, the 10,000 steps of the paper's burn-in, timed on many
+chains at once, which flatters it: the paper runs them one by one.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from pyriemann.datasets import sample_gaussian_spd
+
+from benchmarks.timing import best_seconds, markdown
+from geodp.manifolds import SPD, Grassmann, Hyperbolic, Manifold, Rotations, Sphere
+from geodp.noise import Gaussian, Laplace
+from geodp.noise.laws import Law
+from geodp.noise.metropolis import metropolis
+
+BURN_IN = 10_000
+MANIFOLDS: list[Manifold] = [
+    Sphere(2),
+    Sphere(1000),
+    SPD(3),
+    SPD(10),
+    SPD(30),
+    Grassmann(3, 10),
+    Rotations(3),
+    Hyperbolic(10),
+]
+
+
+def sizes(manifold: Manifold) -> tuple[int, int]:
+    """How many draws and how many chains to time: a fraction of a second's worth."""
+    numbers = max(math.prod(manifold.point_shape), manifold.dim)
+    return max(min(400_000 // numbers, 100_000), 200), max(min(20_000 // numbers, 1000), 20)
+
+
+def chain(law: Law, chains: int, steps: int) -> Callable[[], object]:
+    return lambda: metropolis(law, law.manifold.origin, chains, np.random.default_rng(0), steps=steps)
+
+
+def pyriemann(manifold: SPD, sigma: float, draws: int) -> Callable[[], object]:
+    def action() -> object:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return sample_gaussian_spd(draws, np.eye(manifold.k), sigma, random_state=0)
+
+    return action
+
+
+def row(manifold: Manifold) -> list[str]:
+    sigma = 0.1 / (manifold.volume_entropy or 1.0)
+    laplace, gaussian = Laplace(manifold, sigma), Gaussian(manifold, sigma)
+    draws, chains = sizes(manifold)
+    steps = 20
+    actions: list[Callable[[], object]] = [
+        lambda: laplace.sample(manifold.origin, 1, np.random.default_rng(0)),
+        lambda: laplace.sample(manifold.origin, draws, np.random.default_rng(0)),
+        lambda: gaussian.sample(manifold.origin, draws, np.random.default_rng(0)),
+        chain(laplace, chains, steps),
+    ]
+    peer_draws = 20
+    if isinstance(manifold, SPD) and manifold.k <= 10:  # its chain takes minutes a draw for larger matrices
+        actions.append(pyriemann(manifold, sigma, peer_draws))
+    one, ours, ours_gaussian, theirs, *peer = best_seconds(*actions, rounds=3)
+    exact, normal = ours / draws, ours_gaussian / draws
+    markov = theirs / (chains * steps) * BURN_IN
+    return [
+        str(manifold),
+        f"{laplace.acceptance_rate:.4f}",
+        f"{one * 1e6:.0f}",
+        f"{1.0 / exact:,.0f}",
+        f"{1.0 / markov:,.2f}",
+        f"{markov / exact:,.0f}",
+        f"{1.0 / normal:,.0f}",
+        f"{peer_draws / peer[0]:,.1f}" if peer else "-",
+        f"{peer[0] / peer_draws / normal:,.0f}" if peer else "-",
+    ]
+
+
+HEADER = [
+    "manifold",
+    "acceptance",
+    "one Laplace draw (us)",
+    "Laplace draws/s",
+    "Metropolis draws/s",
+    "ratio",
+    "Gaussian draws/s",
+    "pyRiemann Gaussian draws/s",
+    "ratio",
+]
+
+
+def run() -> None:
+    print(markdown(HEADER, [row(manifold) for manifold in MANIFOLDS]))
+
+
+if __name__ == "__main__":
+    run()
