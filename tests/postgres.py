@@ -19,6 +19,9 @@ import pytest
 
 _PLACES = ["/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin", "/opt/homebrew/opt/postgresql*/bin"]
 
+# the shell holds the server's leash: should the tests be killed, their end of the pipe closes and the server goes too
+_UNTIL_STDIN_CLOSES = '"$@" & server=$!; read -r line; kill -INT $server; wait $server'
+
 
 class Server:
     """A server on a socket in a folder of its own; it syncs to disk, as a server with a ledger must."""
@@ -53,12 +56,11 @@ class Server:
 
     def start(self) -> None:
         options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={self.folder}", "-c", "max_connections=40"]
-        log = (self.folder / "log").open("ab")
-        self.process = subprocess.Popen(
-            [str(self.binaries / "postgres"), "-D", self.data, *options],
-            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self.as_user,
-        )  # fmt: skip
-        log.close()
+        command = ["sh", "-c", _UNTIL_STDIN_CLOSES, "sh", str(self.binaries / "postgres"), "-D", self.data, *options]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, **self.as_user
+            )
         self._wait_until_ready()
 
     def _wait_until_ready(self) -> None:
@@ -67,7 +69,7 @@ class Server:
             try:
                 return self.execute("SELECT 1")
             except Exception:
-                if self.process.poll() is not None or time.monotonic() > end:
+                if time.monotonic() > end:
                     raise
                 time.sleep(0.1)
 
@@ -79,16 +81,15 @@ class Server:
 
     def crash(self) -> None:
         """Let every process of the server quit at once without writing anything more: recovery follows at the next start."""
-        self.process.send_signal(signal.SIGQUIT)
-        self.process.wait(60)
+        identity = Path(self.data, "postmaster.pid").read_text().split()[0]
+        os.kill(int(identity), signal.SIGQUIT)
+        self.stop()
+
+    def stop(self) -> None:
+        self.process.communicate(timeout=60)
 
     def remove(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.crash()
+        self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def url(self, user: str = "geodp", **settings: str) -> str:

@@ -80,10 +80,7 @@ def eigenvalues_fit(law: Law, x: Array) -> float:
         parts = [length * math.sqrt(2.0 / 3.0) * np.cos(angle + 2.0 * math.pi / 3.0 * j) for j in range(3)]
         return np.prod([np.abs(np.sinh(0.5 * (parts[i] - parts[j]))) for i, j in ((0, 1), (0, 2), (1, 2))], axis=0)
 
-    if k == 2:
-        shell = np.sinh(grid / math.sqrt(2.0))
-    else:
-        shell = grid * interaction(grid[:, None], angles).sum(axis=1)
+    shell = np.sinh(grid / math.sqrt(2.0)) if k == 2 else grid * interaction(grid[:, None], angles).sum(axis=1)
     line = np.exp(law.log_kernel(np.hypot(grid[:, None], np.concatenate([-grid[::-1], grid]))))
     density = shell * line.sum(axis=1)
     step = grid[1] - grid[0]
@@ -148,7 +145,9 @@ def test_isotropic_manifolds_accept_every_trial_because_the_envelope_is_the_dens
     np.testing.assert_allclose(comparison.log_envelope(manifold, length), density, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("manifold", [m for m in MANIFOLDS if not is_isotropic(m)] + [SPD(10), Product(Hyperbolic(2), Hyperbolic(5))], ids=str)
+@pytest.mark.parametrize(
+    "manifold", [m for m in MANIFOLDS if not is_isotropic(m)] + [SPD(10), Product(Hyperbolic(2), Hyperbolic(5))], ids=str
+)
 def test_the_envelope_bounds_the_volume_density(manifold: Manifold) -> None:
     rng = np.random.default_rng(21)
     coordinates = rng.normal(size=(2000, manifold.dim))
@@ -205,7 +204,9 @@ WRONG_SCALE = [Euclidean(4), Sphere(2), Hyperbolic(5), SPD(2), SPD(3), Grassmann
 def test_a_scale_three_percent_off_is_rejected(manifold: Manifold) -> None:
     sigma = 0.1 / (manifold.volume_entropy or 1.0)
     rng = np.random.default_rng(26)
-    right, wrong = (np.linalg.vector_norm(Laplace(manifold, s)._comparison._accepted(40_000, rng), axis=-1) for s in (sigma, 1.03 * sigma))
+    right, wrong = (
+        np.linalg.vector_norm(Laplace(manifold, s)._comparison._accepted(40_000, rng), axis=-1) for s in (sigma, 1.03 * sigma)
+    )
     assert radius_fits(Laplace(manifold, sigma), right) > LEVEL
     assert radius_fits(Laplace(manifold, sigma), wrong) < LEVEL
 

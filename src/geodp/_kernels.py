@@ -25,7 +25,7 @@ UNSURE = -2.0
 #: Past this ratio of eigenvalues the general path, which works with factors, is more accurate.
 MOST_SPREAD = 1e4
 #: Twice the relative asymmetry below which a matrix counts as symmetric to rounding.
-_TIDY = 128.0 * 2.0**-52
+_TIDY = 32.0 * 2.0**-52
 
 
 def _compiled(function: F) -> F:

@@ -16,9 +16,9 @@ import numpy as np
 
 from geodp.ball import Ball
 from geodp.manifolds import SPD, Sphere
-from geodp.manifolds._functions import Array, angle_over_sine, conjugate, transpose, two_sum
+from geodp.manifolds._functions import Array, angle_over_sine, conjugate, spectral, transpose, two_sum
 from geodp.manifolds.manifold import EPSILON, Manifold
-from geodp.manifolds.spd import cholesky
+from geodp.manifolds.spd import cholesky, vector_from_symmetric
 
 #: Fewer records than this are not worth loading compiled code for.
 _WORTH_COMPILING = 20_000
@@ -35,7 +35,7 @@ class Pass:
     BLOCK: ClassVar[int] = 256
 
     count: int
-    log: Array  # sum of w v
+    log: Array  # sum of w v, in the orthonormal frame at p
     log_low: Array  # what rounding has lost of it
     square: float  # sum of w |v|^2
     reach: float  # largest |v|
@@ -44,12 +44,12 @@ class Pass:
 
     @classmethod
     def zero(cls, manifold: Manifold) -> Pass:
-        nothing = np.zeros(manifold.point_shape)
+        nothing = np.zeros(manifold.dim)
         return cls(0, nothing, nothing, 0.0, 0.0, np.zeros(()), 0.0)
 
     @classmethod
     def of_blocks(cls, count: int, logs: Array, square: float, reach: float, hessian: Array, seen: float) -> Pass:
-        """From the sums of logarithms over blocks, ``(blocks, *point_shape)``."""
+        """From the sums of logarithms over blocks, ``(blocks, dim)``."""
         return cls(count, *compensated_sum(logs), square, reach, hessian, seen)
 
     def __add__(self, other: Pass) -> Pass:
@@ -109,20 +109,20 @@ class GeneralEvaluator(Evaluator):
         return gradient
 
     def from_logs(self, p: Array, logs: Array, weights: Array | None) -> Pass:
-        lengths = self.manifold.raw_norm(p, logs)
+        coordinates = self.manifold.raw_coordinates(p, logs)
+        squares = np.vecdot(coordinates, coordinates)
         w = np.ones(len(logs)) if weights is None else weights
-        return Pass.of_blocks(len(logs), block_sums(logs, w), float(w @ lengths**2), float(lengths.max()), np.zeros(()), 0.0)
+        reach = math.sqrt(float(squares.max()))
+        return Pass.of_blocks(len(logs), block_sums(coordinates, w), float(w @ squares), reach, np.zeros(()), 0.0)
 
 
 def block_sums(values: Array, weights: Array) -> Array:
     """Weighted sums over blocks of :data:`Pass.BLOCK` records."""
-    flat = values.reshape(len(values), -1)
-    padding = -len(flat) % Pass.BLOCK
+    padding = -len(values) % Pass.BLOCK
     if padding:
-        flat = np.concatenate([flat, np.zeros((padding, flat.shape[1]))])
+        values = np.concatenate([values, np.zeros((padding, values.shape[1]))])
         weights = np.concatenate([weights, np.zeros(padding)])
-    blocks = weights.reshape(-1, 1, Pass.BLOCK) @ flat.reshape(-1, Pass.BLOCK, flat.shape[1])
-    return blocks.reshape(-1, *values.shape[1:])
+    return (weights.reshape(-1, 1, Pass.BLOCK) @ values.reshape(-1, Pass.BLOCK, values.shape[1]))[:, 0]
 
 
 class FastEvaluator(Evaluator):
@@ -156,17 +156,14 @@ class SPD2(FastEvaluator):
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
         from geodp import _kernels
 
-        factor, inverse = cholesky(p)
         blocks = _rows(records, 7)
-        reach = _kernels.spd2(records, weights, inverse, Pass.BLOCK, blocks)
+        reach = _kernels.spd2(records, weights, cholesky(p)[1], Pass.BLOCK, blocks)
         if reach == _kernels.UNSURE:
             return None
         a, d, b = blocks[:, 0], blocks[:, 1], blocks[:, 2]
-        logs = np.stack([a + d, b, b, a - d], axis=-1).reshape(-1, 2, 2)
+        logs = np.stack([a + d, math.sqrt(2.0) * b, a - d], axis=-1)
         square, *hessian = blocks[:, 3:].sum(axis=0)
-        return Pass.of_blocks(
-            len(records), conjugate(factor, logs), float(square), reach, np.array(hessian), float(weights.sum())
-        )
+        return Pass.of_blocks(len(records), logs, float(square), reach, np.array(hessian), float(weights.sum()))
 
     def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
         factor, inverse = cholesky(p)
@@ -191,27 +188,25 @@ class SPD3(_ScaledSPD):
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
         from geodp import _kernels
 
-        factor, inverse = cholesky(p)
         blocks = _rows(records, 8)
-        reach = _kernels.spd3(records, weights, inverse, Pass.BLOCK, blocks)
+        reach = _kernels.spd3(records, weights, cholesky(p)[1], Pass.BLOCK, blocks)
         if reach == _kernels.UNSURE:
             return None
-        logs = blocks[:, [0, 1, 3, 1, 2, 4, 3, 4, 5]].reshape(-1, 3, 3)
+        root = math.sqrt(2.0)
+        logs = blocks[:, [0, 1, 3, 2, 4, 5]] * [1.0, root, root, 1.0, root, 1.0]
         square, hessian = blocks[:, 6:].sum(axis=0)
-        return Pass.of_blocks(
-            len(records), conjugate(factor, logs), float(square), reach, np.asarray(hessian), float(weights.sum())
-        )
+        return Pass.of_blocks(len(records), logs, float(square), reach, np.asarray(hessian), float(weights.sum()))
 
 
 class SPDLarge(_ScaledSPD):
-    """Larger matrices: whitening and the sum of logarithms as matrix products over the whole chunk, ``eigh`` in between."""
+    """Larger matrices: whitening as two products over the whole chunk, then ``eigh``."""
 
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
         n, k = len(records), len(p)
         off = np.abs(records - transpose(records)).max(axis=(1, 2))
-        if not (off <= 64.0 * EPSILON * np.abs(records).max(axis=(1, 2))).all():
+        if not (off <= 16.0 * EPSILON * np.abs(records).max(axis=(1, 2))).all():
             return None
-        factor, inverse = cholesky(p)
+        inverse = cholesky(p)[1]
         half = (records.reshape(-1, k) @ inverse.T).reshape(n, k, k)
         whitened = (np.ascontiguousarray(transpose(half)).reshape(-1, k) @ inverse.T).reshape(n, k, k)
         if not np.isfinite(whitened).all():
@@ -221,14 +216,10 @@ class SPDLarge(_ScaledSPD):
             return None
         logs = np.log(values)
         squares = np.vecdot(logs, logs)
-        # the sum over records of V diag(w log) V' is one product of a k x (n k) matrix with its like
-        wide = np.ascontiguousarray(vectors.transpose(1, 0, 2)).reshape(k, n * k)
-        total = (wide * (weights[:, None] * logs).ravel()) @ wide.T
-        hessian = float(weights @ _mean_hessian(values, logs))
+        sums = block_sums(vector_from_symmetric(spectral(vectors, logs)), weights)
+        hessian = weights @ _mean_hessian(values, logs)
         reach = math.sqrt(float(squares.max()))
-        return Pass.of_blocks(
-            n, conjugate(factor, total)[None], float(weights @ squares), reach, np.asarray(hessian), float(weights.sum())
-        )
+        return Pass.of_blocks(n, sums, float(weights @ squares), reach, np.asarray(hessian), float(weights.sum()))
 
 
 def _mean_hessian(values: Array, logs: Array) -> Array:
@@ -255,14 +246,8 @@ class Sphere2(FastEvaluator):
         totals = blocks[:, 3:].sum(axis=0)
         along, square = totals[:2]
         outer = totals[[2, 3, 5, 3, 4, 6, 5, 6, 7]].reshape(3, 3)
-        return Pass.of_blocks(
-            len(records),
-            blocks[:, :3] - blocks[:, 3:4] * p,
-            float(square),
-            reach,
-            along * np.eye(3) + outer,
-            float(weights.sum()),
-        )
+        logs = self.general.manifold.raw_coordinates(p, blocks[:, :3] - blocks[:, 3:4] * p)
+        return Pass.of_blocks(len(records), logs, float(square), reach, along * np.eye(3) + outer, float(weights.sum()))
 
     def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
         across = np.eye(3) - np.outer(p, p)
@@ -279,7 +264,7 @@ class SphereLarge(FastEvaluator):
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
         radius, d = self.sphere.radius, self.sphere.d
         norms = np.sqrt(np.vecdot(records, records))
-        if not (np.abs(norms - radius) <= 64.0 * EPSILON * radius).all():
+        if not (np.abs(norms - radius) <= 16.0 * EPSILON * radius).all():
             return None
         cosines = np.minimum((records @ p) / (norms * np.linalg.vector_norm(p)), 1.0)
         reach = radius * _angle_at_most(float(cosines.min()), d + 1)
@@ -291,7 +276,8 @@ class SphereLarge(FastEvaluator):
         along = block_sums((factors * cosines)[:, None], weights)
         hessian = float(weights @ (1.0 + (d - 1) * factors * cosines)) / d
         square = radius**2 * float(weights @ angles**2)
-        return Pass.of_blocks(len(records), products - along * p, square, reach, np.asarray(hessian), float(weights.sum()))
+        logs = self.sphere.raw_coordinates(p, products - along * p)
+        return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(weights.sum()))
 
     def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
         # on a wide ball the mean Hessian may be small or negative away from the mean: then the gradient is the better step

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -13,7 +14,7 @@ from geodp.manifolds._functions import Array
 from geodp.manifolds.manifold import EPSILON, Manifold
 
 #: A record further off its manifold than this, relative to its size, is replaced by its projection.
-_TIDY = 64.0 * EPSILON
+_TIDY = 16.0 * EPSILON
 
 
 @final
@@ -70,7 +71,7 @@ class Ball:
         conjugate = math.pi / math.sqrt(manifold.curvature) if manifold.curvature > 0.0 else math.inf
         return 0.5 * min(manifold.injectivity_radius, conjugate)
 
-    @property
+    @cached_property
     def reach(self) -> float:
         """A bound on the distance of a clipped record from the centre: the radius and what rounding may add to it."""
         return self.radius + 4.0 * self.manifold.log_rounding(self.center, self.radius)

@@ -77,10 +77,11 @@ def frechet_mean(
     of the flow, and the distance to the mean, is therefore at most ``arcsin(gamma/b)/sqrt(kappa)`` (in the units of
     ``kappa = 1``), at every admissible radius.
 
-    *Convergence.* The gradient step, with one over an upper bound of the Hessian for its length, lowers ``F``, and so does
-    moving a point outside the ball to its boundary; the exact mean is the only critical point in the ball. Accelerated
-    steps (Newton's where the kernel has the Hessian, Anderson's otherwise) are kept only if they bring the gradient to a
-    new low or lower ``F`` as much as the gradient step must.
+    *Convergence.* The gradient step, with one over an upper bound of the Hessian for its length, lowers ``F``; the exact
+    mean is the only critical point in the ball. Accelerated steps (Newton's where the evaluator has the Hessian, Anderson's
+    otherwise) are shortened until they lower ``F`` as much as a gradient step must, or bring the gradient to a new low where
+    it certifies the distance to the mean. Points outside the ball are moved to its boundary, which lowers ``F`` on spaces
+    without positive curvature and on spheres; on the other spaces no step that left the ball has been seen.
 
     >>> import numpy as np
     >>> from geodp import SPD, Ball
@@ -209,8 +210,9 @@ def _checked_weights(weights: ArrayLike) -> Array:
     array = np.asarray(weights, dtype=np.float64)
     if array.ndim != 1:
         raise ValueError(f"the weights have shape {array.shape} but must have shape (n,)")
-    if not (np.isfinite(array).all() and (array >= 0.0).all() and array.sum() > 0.0):
+    if not (np.isfinite(array).all() and (array >= 0.0).all() and (array > 0.0).any()):
         raise ValueError("the weights must be finite and non-negative, with a positive sum")
+    array = array / array.max()  # so that the sum stays finite
     return array / array.sum()
 
 
@@ -229,78 +231,93 @@ class _Solver:
     def __init__(self, ball: Ball, records: _Records, pool: ThreadPoolExecutor, progress: Progress | None) -> None:
         self.ball, self.manifold, self.records, self.pool, self.progress = ball, ball.manifold, records, pool, progress
         self.evaluator = best_evaluator(self.manifold, records.count)
+        self.most_rounding = self.manifold.log_rounding_in_ball(ball.center, ball.reach)
         self.passes = 0
+        self.trust = 2.0 * ball.reach
+        self.lowest = math.inf
+        self.history: deque[tuple[Array, Array]] = deque(maxlen=_MEMORY)
 
     def solve(self, tolerance: float | None) -> MeanResult:
         goal = default_tolerance(self.ball)
         if tolerance is not None and not tolerance > 0.0:
             raise ValueError(f"the tolerance must be positive but is {tolerance}")
         state = self._evaluate(self.ball.center)
-        history: deque[tuple[Array, Array]] = deque(maxlen=_MEMORY)
-        lowest, stalled = state.gamma, 0
+        stalled = 0
         while state.bound > (goal if tolerance is None else tolerance):
-            if tolerance is not None and stalled >= 3:
+            if tolerance is not None and stalled >= 3 and state.bound <= goal:
                 raise ValueError(
                     f"the tolerance {tolerance:.3g} is below what float64 can certify for these records; "
                     f"{goal:.3g} can always be met in this ball"
                 )
             if self.passes >= _MOST_PASSES:
                 raise RuntimeError(f"no convergence in {self.passes} passes")
-            state, lowest, better = self._advance(state, history, lowest)
-            stalled = 0 if better else stalled + 1
+            self.lowest = min(self.lowest, state.gamma)
+            trial = self._advance(state)
+            # while the evaluator's own step does well it is best left alone: a secant over a long way would mislead it
+            if self.history or trial.gamma > 0.1 * state.gamma:
+                self._remember(state, trial)
+            stalled = 0 if trial.gamma < 0.7 * self.lowest else stalled + 1
+            state = trial
         return MeanResult(state.point, state.bound, self.passes)
 
-    def _advance(self, state: _State, history: deque[tuple[Array, Array]], lowest: float) -> tuple[_State, float, bool]:
-        """An accelerated step if it proves itself, else a gradient step; the new lowest gradient and whether it is new."""
-        trial = self._move(state, self._accelerated(state, history))
-        enough = state.energy - 0.25 * state.gamma**2 / self._steepest()
-        if trial.gamma > 0.7 * lowest and not trial.energy < enough:
-            history.clear()
-            trial = self._move(state, state.gradient / self._steepest())
-        # while the evaluator's own step does well it is best left alone: a secant over a long way would mislead it
-        if history or trial.gamma > 0.1 * state.gamma:
-            self._remember(state, trial, history)
-        return trial, min(lowest, trial.gamma), trial.gamma < 0.7 * lowest
+    def _advance(self, state: _State) -> _State:
+        """An accelerated step, shortened until it proves itself, or else the gradient step."""
+        step = self._accelerated(state)
+        length = float(self.manifold.raw_norm(state.point, step))
+        safe = state.gamma / self._steepest()
+        while math.isfinite(length):
+            taken = min(length, self.trust)
+            trial = self._move(state, step if taken == length else step * (taken / length))
+            if self._proves_itself(state, trial):
+                self.trust = min(2.0 * taken, 2.0 * self.ball.reach) if taken < length else self.trust
+                return trial
+            self.trust = 0.25 * taken
+            if self.trust <= safe:
+                break
+        self.trust = max(self.trust, 2.0 * safe)
+        return self._move(state, state.gradient / self._steepest())
+
+    def _proves_itself(self, state: _State, trial: _State) -> bool:
+        """The energy fell as much as a gradient step must lower it; or the gradient did, where it says how far the mean is."""
+        certified = trial.bound < 1.99 * self.ball.reach and trial.gamma <= 0.7 * self.lowest
+        return certified or trial.energy < state.energy - 0.25 * state.gamma**2 / self._steepest()
 
     def _steepest(self) -> float:
-        """An upper bound on the Hessian of ``F`` in a ball three times as large: the inverse of a safe step."""
-        length = 3.0 * self.ball.reach * math.sqrt(-self.manifold.lowest_curvature)
+        """An upper bound on the Hessian of ``F`` wherever a gradient step may pass: the inverse of a safe step."""
+        length = 4.0 * self.ball.reach * math.sqrt(-self.manifold.lowest_curvature)
         return length / math.tanh(length) if length > 0.0 else 1.0
 
     def _move(self, state: _State, step: Array) -> _State:
-        length = float(self.manifold.raw_norm(state.point, step))
-        longest = 2.0 * self.ball.reach
-        step = step * (longest / length) if length > longest else step
         return self._evaluate(self.ball.clip_chunk(self.manifold.raw_exp(state.point, step)[None])[0])
 
-    def _accelerated(self, state: _State, history: deque[tuple[Array, Array]]) -> Array:
+    def _accelerated(self, state: _State) -> Array:
         """Anderson's step: the combination of past secants that predicts the smallest residual."""
-        if not history:
+        if not self.history:
             return state.step
         manifold, p = self.manifold, state.point
-        coordinates = [[manifold.raw_coordinates(p, manifold.raw_project_tangent(p, a)) for a in pair] for pair in history]
+        coordinates = [[manifold.raw_coordinates(p, manifold.raw_project_tangent(p, a)) for a in pair] for pair in self.history]
         moves = np.stack([move for move, _ in coordinates], axis=-1)
         changes = np.stack([change for _, change in coordinates], axis=-1)
         residual = manifold.raw_coordinates(p, state.step)
         mix = np.linalg.lstsq(changes, residual, rcond=1e-8)[0]
         return manifold.raw_tangent(p, residual - (moves + changes) @ mix)
 
-    def _remember(self, old: _State, new: _State, history: deque[tuple[Array, Array]]) -> None:
+    def _remember(self, old: _State, new: _State) -> None:
         manifold, p = self.manifold, new.point
         move = -manifold.raw_log(p, old.point)
         change = new.step - manifold.raw_project_tangent(p, old.step)
         if np.isfinite(move).all() and np.isfinite(change).all():
-            history.append((move, change))
+            self.history.append((move, change))
 
     def _evaluate(self, p: Array) -> _State:
         self.passes += 1
         total = self._sum(p)
         mass = 1.0 if self.records.weights is not None else 1.0 / total.count
-        gradient = self.manifold.raw_project_tangent(p, mass * (total.log + total.log_low))
-        gamma = float(self.manifold.raw_norm(p, gradient))
-        rounding = self.manifold.log_rounding(p, 1.0001 * total.reach) + _sum_rounding(math.sqrt(mass * total.square))
-        # the norm itself is known to the same relative accuracy as a logarithm of unit length
-        upper = gamma * (1.0 + self.manifold.log_rounding(p, 0.0)) + rounding
+        coordinates = mass * (total.log + total.log_low)
+        gamma = float(np.linalg.vector_norm(coordinates))
+        rounding = min(self.manifold.log_rounding(p, 1.0001 * total.reach), self.most_rounding)
+        upper = gamma * (1.0 + self.manifold.dim * EPSILON) + rounding + _sum_rounding(math.sqrt(mass * total.square))
+        gradient = self.manifold.raw_tangent(p, coordinates)
         step = self.evaluator.step(p, gradient, total.hessian / total.seen) if total.seen > 0.0 else gradient
         bound = min(2.0 * self.ball.reach, _certificate(self.ball, upper))
         return _State(p, gradient, step, gamma, 0.5 * mass * total.square, bound)

@@ -118,10 +118,10 @@ class SPD(Manifold):
         return np.ones(np.broadcast_shapes(p.shape, v.shape)[:-2], dtype=np.bool_)
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
-        return conjugate(cholesky(p)[0], _symmetric_from_vector(coordinates, self.k))
+        return conjugate(cholesky(p)[0], symmetric_from_vector(coordinates, self.k))
 
     def raw_coordinates(self, p: Array, v: Array) -> Array:
-        return _vector_from_symmetric(conjugate(cholesky(p)[1], v))
+        return vector_from_symmetric(conjugate(cholesky(p)[1], v))
 
     def raw_move_origin(self, p: Array, x: Array) -> Array:
         return conjugate(cholesky(p)[0], x)
@@ -190,10 +190,10 @@ class SPDLogEuclidean(FlatManifold):
         return np.einsum("...ij,...ij->...", _log_derivative(p, u), _log_derivative(p, v))
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
-        return _exp_derivative(p, _symmetric_from_vector(coordinates, self.k))
+        return _exp_derivative(p, symmetric_from_vector(coordinates, self.k))
 
     def raw_coordinates(self, p: Array, v: Array) -> Array:
-        return _vector_from_symmetric(_log_derivative(p, v))
+        return vector_from_symmetric(_log_derivative(p, v))
 
     def raw_move_origin(self, p: Array, x: Array) -> Array:
         return _matrix_exp(_matrix_log(p) + _matrix_log(x))
@@ -258,7 +258,7 @@ def _log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
     return logs, vectors
 
 
-def _symmetric_from_vector(vector: Array, k: int) -> Array:
+def symmetric_from_vector(vector: Array, k: int) -> Array:
     """The symmetric matrix with these coordinates in the orthonormal basis of diagonal and scaled off-diagonal units."""
     i, j = np.triu_indices(k)
     matrix = np.zeros((*vector.shape[:-1], k, k))
@@ -268,7 +268,7 @@ def _symmetric_from_vector(vector: Array, k: int) -> Array:
     return matrix
 
 
-def _vector_from_symmetric(matrix: Array) -> Array:
+def vector_from_symmetric(matrix: Array) -> Array:
     i, j = np.triu_indices(matrix.shape[-1])
     entries: Array = matrix[..., i, j] * np.where(i == j, 1.0, math.sqrt(2.0))
     return entries

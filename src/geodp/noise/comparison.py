@@ -139,14 +139,14 @@ def mean_volume(manifold: Manifold, reach: float) -> MeanVolume:
     all others                             mean over fixed pseudo-random directions, with its standard error
     =====================================  ==========================================================================
     """
-    return _isotropic(manifold) if is_isotropic(manifold) else _sampled(manifold, reach)
+    return _without_roots(manifold, reach)
 
 
 @mean_volume.register
 def _(manifold: SPD, reach: float) -> MeanVolume:
     k = manifold.k
     if not 2 <= k <= 5:
-        return _isotropic(manifold) if k == 1 else _sampled(manifold, reach)
+        return _without_roots(manifold, reach)
     # a line, the logarithm of the determinant, times the matrices of determinant one
     i, j = np.triu_indices(k, 1)
     roots = 0.5 * (np.eye(k)[i] - np.eye(k)[j])[:, :-1]
@@ -159,7 +159,7 @@ def _(manifold: SPD, reach: float) -> MeanVolume:
 def _(manifold: Grassmann, reach: float) -> MeanVolume:
     p = manifold.p
     if not 2 <= p <= 4:
-        return _isotropic(manifold) if p == 1 else _sampled(manifold, reach)
+        return _without_roots(manifold, reach)
     multiplicities = np.append(np.ones(p * (p - 1)), np.full(p, manifold.m - 2.0 * p))
     chamber = _Chamber(_signed_roots(p), multiplicities, 1, np.eye(p), math.pi / 2.0)
     return _interpolated(chamber.mean_volume(), partial(log_envelope, manifold), reach)
@@ -169,7 +169,7 @@ def _(manifold: Grassmann, reach: float) -> MeanVolume:
 def _(manifold: Rotations, reach: float) -> MeanVolume:
     q = manifold.rank
     if not 2 <= q <= 4:
-        return _isotropic(manifold) if q == 1 else _sampled(manifold, reach)
+        return _without_roots(manifold, reach)
     multiplicities = np.append(np.full(q * (q - 1), 2.0), np.full(q, 2.0 * (manifold.n % 2)))
     chamber = _Chamber(0.5 * _signed_roots(q), multiplicities, 1, np.eye(q), math.pi)
     return _interpolated(chamber.mean_volume(), partial(log_envelope, manifold), reach)
@@ -185,6 +185,11 @@ def _(manifold: Product, reach: float) -> MeanVolume:
         both = _convolved(done, mean_volume(part.factors[-1], reach))
         done = _interpolated(both, partial(log_envelope, part), reach)
     return done
+
+
+def _without_roots(manifold: Manifold, reach: float) -> MeanVolume:
+    """For a manifold of which only the contract is known, or whose chamber has too many dimensions for quadrature."""
+    return _isotropic(manifold) if is_isotropic(manifold) else _sampled(manifold, reach)
 
 
 def _exact(radius: Array) -> Array:

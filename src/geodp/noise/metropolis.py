@@ -30,7 +30,7 @@ def metropolis(
     """
     manifold = law.manifold
     size = law.sigma if step is None else step
-    start = manifold.project(center)
+    start = manifold._points(center, "center")
     state = np.broadcast_to(start, (chains, *manifold.point_shape)).copy()
     log_density = law.log_kernel(np.zeros(chains))
     for _ in range(steps):
