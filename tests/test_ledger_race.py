@@ -208,7 +208,7 @@ def kill_at_random(ledger: Ledger, released: Path, rounds: int) -> None:
 
 
 def test_killed_at_random_moments_every_release_keeps_its_charge(url: str, tmp_path: Path) -> None:
-    kill_at_random(Ledger(url), tmp_path / "released", 10)
+    kill_at_random(Ledger(url), tmp_path / "released", 8)
 
 
 @pytest.mark.slow

@@ -64,8 +64,8 @@ def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Cal
     tolerance = numerical_tolerance(ball)
     if not tolerance < 0.1 * ball.radius:
         raise ValueError(
-            f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {tolerance:.2g}, more than a "
-            f"tenth of the radius {ball.radius:g}. A smaller radius, or a centre with a smaller condition number, would work"
+            f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {tolerance:.2g}, more than "
+            f"a tenth of the radius {ball.radius:g}. A smaller radius, or a centre with a smaller condition number, would work"
         )
     scale = (delta + 2.0 * tolerance) / epsilon * (1.0 + 8.0 * EPSILON)
     entropy = ball.manifold.volume_entropy

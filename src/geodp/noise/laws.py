@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 
 from geodp.manifolds import Manifold
 from geodp.manifolds._functions import Array
-from geodp.noise.comparison import Comparison, MeanVolume, is_isotropic, log_envelope, mean_volume
+from geodp.noise.comparison import Comparison, is_isotropic, log_envelope
 from geodp.noise.radial import LogConcave, Piecewise
+from geodp.noise.volume import MeanVolume, mean_volume
 
 #: The radius is followed to where the envelope's density has fallen by ``exp(-_TAIL)``.
 _TAIL = 60.0
@@ -82,7 +83,7 @@ class Law(ABC):
         """An estimate of the absolute error of :attr:`log_normalizer`.
 
         Rounding and quadrature along the radius, plus the error of the mean volume density: 0 for isotropic manifolds,
-        the difference of two quadrature rules or a standard error for the others (:func:`~geodp.noise.comparison.mean_volume`).
+        the difference of two quadrature rules or a standard error for the others (:func:`~geodp.noise.volume.mean_volume`).
         """
         rounding = 1e-15 * (abs(self._envelope.peak) + self.manifold.dim)
         return rounding + self._profile.error / self._profile.integral() + self._volume_error

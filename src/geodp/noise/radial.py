@@ -265,3 +265,8 @@ class Piecewise:
         panel = np.clip(np.searchsorted(self.edges, x, side="right") - 1, 0, len(self.values) - 1)
         left, right = self.edges[panel], self.edges[panel + 1]
         return panel, 2.0 * (x - left) / (right - left) - 1.0
+
+
+def log_power(x: Array, power: int) -> Array:
+    """``log(x**power)``, also for ``0**0``."""
+    return power * np.log(x) if power else np.zeros_like(x)
