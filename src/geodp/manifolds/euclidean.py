@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import EPSILON, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, HadamardManifold, Requirement, VolumeBound, whole_number
 
 
-class FlatManifold(Manifold):
+class FlatManifold(HadamardManifold):
     """What every manifold isometric to a Euclidean space has in common."""
-
-    @property
-    def curvature(self) -> float:
-        return 0.0
 
     @property
     def lowest_curvature(self) -> float:
         return 0.0
-
-    @property
-    def injectivity_radius(self) -> float:
-        return math.inf
-
-    @property
-    def diameter(self) -> float:
-        return math.inf
 
     @property
     def rank(self) -> int:
@@ -47,9 +33,6 @@ class FlatManifold(Manifold):
 
     def raw_log_volume_density(self, p: Array, v: Array) -> Array:
         return np.zeros_like(self.raw_norm(p, v))
-
-    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
-        return np.ones_like(self.raw_norm(p, v), dtype=np.bool_)
 
 
 @final

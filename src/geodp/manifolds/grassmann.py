@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.manifolds._functions import Array, angle_over_sine, frobenius, log_sinc, subtract_product, transpose
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, CompactManifold, Requirement, VolumeBound, whole_number
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class Grassmann(Manifold):
+class Grassmann(CompactManifold):
     r"""The ``p``-dimensional linear subspaces of ``R^m``, for ``p <= m/2``.
 
     A point is an ``(m, p)`` array with orthonormal columns; every such basis of a subspace stands for the same point.
@@ -56,10 +56,6 @@ class Grassmann(Manifold):
         return 2.0 if self.p > 1 else (1.0 if self.m > 2 else 0.0)
 
     @property
-    def lowest_curvature(self) -> float:
-        return 0.0
-
-    @property
     def injectivity_radius(self) -> float:
         return math.pi / 2.0
 
@@ -74,10 +70,6 @@ class Grassmann(Manifold):
     @property
     def volume_bound(self) -> VolumeBound:
         return VolumeBound.from_roots(self.dim - self.p, self.m - 2.0, 1)
-
-    @property
-    def volume_entropy(self) -> float:
-        return 0.0
 
     @property
     def cut_locus(self) -> str:

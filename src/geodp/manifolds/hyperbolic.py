@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geodp.manifolds._functions import Array, log_sinhc, sinhc
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, HadamardManifold, Requirement, VolumeBound, whole_number
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class Hyperbolic(Manifold):
+class Hyperbolic(HadamardManifold):
     r"""Hyperbolic space of dimension ``d`` and curvature -1, as a sheet of the hyperboloid in ``R^(1,d)``.
 
     Points ``(t, x)`` have ``t = sqrt(1 + |x|^2)``: the time coordinate comes first and follows from the others.
@@ -45,20 +44,8 @@ class Hyperbolic(Manifold):
         return _with_time(np.zeros(self.d))
 
     @property
-    def curvature(self) -> float:
-        return 0.0
-
-    @property
     def lowest_curvature(self) -> float:
         return -1.0 if self.d > 1 else 0.0
-
-    @property
-    def injectivity_radius(self) -> float:
-        return math.inf
-
-    @property
-    def diameter(self) -> float:
-        return math.inf
 
     @property
     def rank(self) -> int:
@@ -108,9 +95,6 @@ class Hyperbolic(Manifold):
 
     def raw_log_volume_density(self, p: Array, v: Array) -> Array:
         return (self.d - 1) * log_sinhc(self.raw_norm(p, v))
-
-    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
-        return np.ones_like(self.raw_norm(p, v), dtype=np.bool_)
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         x = p[..., 1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -335,6 +336,38 @@ class Manifold(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(str(getattr(self, f.name)) for f in fields(self))})"  # type: ignore[arg-type]
+
+
+class HadamardManifold(Manifold):
+    """Complete, simply connected, without positive curvature: every two points are joined by one geodesic."""
+
+    @property
+    def curvature(self) -> float:
+        return 0.0
+
+    @property
+    def injectivity_radius(self) -> float:
+        return math.inf
+
+    @property
+    def diameter(self) -> float:
+        return math.inf
+
+    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
+        leading = np.broadcast_shapes(p.shape, v.shape)
+        return np.ones(leading[: len(leading) - len(self.point_shape)], dtype=np.bool_)
+
+
+class CompactManifold(Manifold):
+    """Of finite volume and without negative curvature."""
+
+    @property
+    def lowest_curvature(self) -> float:
+        return 0.0
+
+    @property
+    def volume_entropy(self) -> float:
+        return 0.0
 
 
 def whole_number(value: Any, least: int, what: str) -> int:

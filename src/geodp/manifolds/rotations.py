@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from geodp.manifolds._functions import Array, angle_over_sine, frobenius, log_sinc, sinc, subtract_product, symmetric, transpose
 from geodp.manifolds._small_eigen import eigh
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, CompactManifold, Requirement, VolumeBound, whole_number
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class Rotations(Manifold):
+class Rotations(CompactManifold):
     r"""The group ``SO(n)`` of ``n x n`` rotation matrices with its bi-invariant metric.
 
     Tangent vectors at ``R`` are ``R A`` with ``A`` skew-symmetric; ``inner(R, RA, RB) = tr(A'B)/2``, so that turning one
@@ -51,10 +51,6 @@ class Rotations(Manifold):
         return {2: 0.0, 3: 0.25}.get(self.n, 0.5)
 
     @property
-    def lowest_curvature(self) -> float:
-        return 0.0
-
-    @property
     def injectivity_radius(self) -> float:
         return math.pi
 
@@ -69,10 +65,6 @@ class Rotations(Manifold):
     @property
     def volume_bound(self) -> VolumeBound:
         return VolumeBound.from_roots(self.dim - self.rank, 0.5 * (self.n - 2), 1)
-
-    @property
-    def volume_entropy(self) -> float:
-        return 0.0
 
     @property
     def cut_locus(self) -> str:

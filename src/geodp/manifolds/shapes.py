@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.manifolds._functions import Array, frobenius, log_sinc, sinc, subtract_product
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, CompactManifold, Requirement, VolumeBound, whole_number
 
 Complex = NDArray[np.complex128]
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class PlanarShapes(Manifold):
+class PlanarShapes(CompactManifold):
     r"""Configurations of ``landmarks`` labelled points in the plane, up to translation, size and rotation.
 
     A point is a ``(landmarks, 2)`` array of coordinates with mean zero and Euclidean norm 1; turning it about the
@@ -55,10 +55,6 @@ class PlanarShapes(Manifold):
         return 4.0
 
     @property
-    def lowest_curvature(self) -> float:
-        return 0.0
-
-    @property
     def injectivity_radius(self) -> float:
         return math.pi / 2.0
 
@@ -73,10 +69,6 @@ class PlanarShapes(Manifold):
     @property
     def volume_bound(self) -> VolumeBound:
         return VolumeBound.from_roots(self.dim - 1, self.dim + 2.0, 1)
-
-    @property
-    def volume_entropy(self) -> float:
-        return 0.0
 
     @property
     def cut_locus(self) -> str:

@@ -22,12 +22,43 @@ from geodp.manifolds._functions import (
 )
 from geodp.manifolds._small_eigen import eigh, eigvalsh
 from geodp.manifolds.euclidean import FlatManifold
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, HadamardManifold, Requirement, VolumeBound, whole_number
+
+
+@dataclass(frozen=True, repr=False)
+class _PositiveDefinite(HadamardManifold):
+    """What both metrics have in common: the set, its tangent space, and the identity matrix."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", whole_number(self.k, 1, f"the size of the matrices of {type(self).__name__}"))
+
+    @property
+    def dim(self) -> int:
+        return self.k * (self.k + 1) // 2
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.k, self.k)
+
+    @property
+    def origin(self) -> Array:
+        return np.eye(self.k)
+
+    def raw_project(self, x: Array) -> Array:
+        return symmetric(x)
+
+    def raw_project_tangent(self, p: Array, v: Array) -> Array:
+        return symmetric(v) + np.zeros_like(p)
+
+    def requirements(self, x: Array) -> Iterator[Requirement]:
+        return _spd_requirements(x)
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class SPD(Manifold):
+class SPD(_PositiveDefinite):
     r"""Symmetric positive-definite ``k x k`` matrices with the affine-invariant metric.
 
     Tangent vectors are symmetric matrices; ``inner(p, u, v) = tr(p^-1 u p^-1 v)``, so that every change of basis
@@ -42,38 +73,9 @@ class SPD(Manifold):
     5.0
     """
 
-    k: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "k", whole_number(self.k, 1, "the size of the matrices of SPD"))
-
-    @property
-    def dim(self) -> int:
-        return self.k * (self.k + 1) // 2
-
-    @property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.k, self.k)
-
-    @property
-    def origin(self) -> Array:
-        return np.eye(self.k)
-
-    @property
-    def curvature(self) -> float:
-        return 0.0
-
     @property
     def lowest_curvature(self) -> float:
         return -0.5 if self.k > 1 else 0.0
-
-    @property
-    def injectivity_radius(self) -> float:
-        return math.inf
-
-    @property
-    def diameter(self) -> float:
-        return math.inf
 
     @property
     def rank(self) -> int:
@@ -114,9 +116,6 @@ class SPD(Manifold):
         i, j = np.triu_indices(self.k, 1)
         return log_sinhc(0.5 * (values[..., i] - values[..., j])).sum(axis=-1)
 
-    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
-        return np.ones(np.broadcast_shapes(p.shape, v.shape)[:-2], dtype=np.bool_)
-
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         return conjugate(cholesky(p)[0], symmetric_from_vector(coordinates, self.k))
 
@@ -125,12 +124,6 @@ class SPD(Manifold):
 
     def raw_move_origin(self, p: Array, x: Array) -> Array:
         return conjugate(cholesky(p)[0], x)
-
-    def raw_project(self, x: Array) -> Array:
-        return symmetric(x)
-
-    def raw_project_tangent(self, p: Array, v: Array) -> Array:
-        return symmetric(v) + np.zeros_like(p)
 
     def log_rounding(self, p: Array, reach: float) -> float:
         # A whitened matrix has an error of k epsilon times the condition of p times its largest eigenvalue; its logarithm,
@@ -143,13 +136,10 @@ class SPD(Manifold):
         growth = math.exp(min(math.sqrt(2.0) * radius, 300.0))
         return 4.0 * (self.k + 4) * EPSILON * _condition(center) * growth * (min(growth**2, 1e4) + 3.0)
 
-    def requirements(self, x: Array) -> Iterator[Requirement]:
-        return _spd_requirements(x)
-
 
 @final
 @dataclass(frozen=True, repr=False)
-class SPDLogEuclidean(FlatManifold):
+class SPDLogEuclidean(_PositiveDefinite, FlatManifold):
     r"""Symmetric positive-definite ``k x k`` matrices, flat: the matrix logarithm is an isometry onto symmetric matrices.
 
     ``dist(p, q) = |log p - log q|`` in the Frobenius norm. Tangent vectors at ``p`` are symmetric matrices, and their
@@ -159,23 +149,6 @@ class SPDLogEuclidean(FlatManifold):
     >>> round(SPDLogEuclidean(2).dist(np.eye(2), np.diag([np.exp(3.0), np.exp(-4.0)])), 12)
     5.0
     """
-
-    k: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "k", whole_number(self.k, 1, "the size of the matrices of SPDLogEuclidean"))
-
-    @property
-    def dim(self) -> int:
-        return self.k * (self.k + 1) // 2
-
-    @property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.k, self.k)
-
-    @property
-    def origin(self) -> Array:
-        return np.eye(self.k)
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         return _matrix_exp(_matrix_log(p) + _log_derivative(p, v))
@@ -198,21 +171,12 @@ class SPDLogEuclidean(FlatManifold):
     def raw_move_origin(self, p: Array, x: Array) -> Array:
         return _matrix_exp(_matrix_log(p) + _matrix_log(x))
 
-    def raw_project(self, x: Array) -> Array:
-        return symmetric(x)
-
-    def raw_project_tangent(self, p: Array, v: Array) -> Array:
-        return symmetric(v) + np.zeros_like(p)
-
     def log_rounding(self, p: Array, reach: float) -> float:
         # a difference quotient of logarithms is at most the inverse of the smaller eigenvalue
         return 4.0 * (self.k + 4) * EPSILON * _condition(p) * math.exp(min(math.sqrt(2.0) * reach, 300.0)) * (1.0 + reach)
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
         return math.exp(min(math.sqrt(2.0) * radius, 300.0)) * self.log_rounding(center, radius)
-
-    def requirements(self, x: Array) -> Iterator[Requirement]:
-        return _spd_requirements(x)
 
 
 def cholesky(p: Array) -> tuple[Array, Array]:

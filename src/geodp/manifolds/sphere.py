@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.manifolds._functions import Array, angle_over_sine, log_sinc, sinc
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, CompactManifold, Requirement, VolumeBound, whole_number
 
 
 @final
 @dataclass(frozen=True, repr=False, init=False)
-class Sphere(Manifold):
+class Sphere(CompactManifold):
     r"""Sphere of dimension ``d`` and constant curvature ``curvature``, embedded in ``R^(d+1)``.
 
     Points have norm ``curvature**-0.5``; tangent vectors at ``p`` are orthogonal to ``p``;
@@ -62,10 +62,6 @@ class Sphere(Manifold):
         return self.constant if self.d > 1 else 0.0
 
     @property
-    def lowest_curvature(self) -> float:
-        return 0.0
-
-    @property
     def injectivity_radius(self) -> float:
         return math.pi * self.radius
 
@@ -80,10 +76,6 @@ class Sphere(Manifold):
     @property
     def volume_bound(self) -> VolumeBound:
         return VolumeBound.from_roots(self.d - 1, (self.d - 1) * self.constant, 1)
-
-    @property
-    def volume_entropy(self) -> float:
-        return 0.0
 
     @property
     def cut_locus(self) -> str:
