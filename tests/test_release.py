@@ -362,7 +362,7 @@ def awkward_records(manifold: Manifold) -> dict[str, Array]:
         "nan": nan,
         "nothing but nan": np.full_like(points, np.nan),
         "infinite": infinite,
-        "huge": points * (1e308 / np.abs(points).max()),
+        "huge": points / np.abs(points).max() * 1e308,
         "tiny": points * 1e-320,
         "zero": np.zeros_like(points),
         "negated": -points,

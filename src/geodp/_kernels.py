@@ -222,8 +222,8 @@ def sphere2(x: Array, weights: Array, p: Array, block: int, blocks: Array) -> fl
         for i in range(count):
             x0, x1, x2 = x[start + i, 0], x[start + i, 1], x[start + i, 2]
             norm = x0 * x0 + x1 * x1 + x2 * x2
-            doubts += 0.0 if abs(norm - 1.0) <= _TIDY else 1.0
-            # one Newton step for the inverse root: the norm is 1 to rounding
+            doubts += 0.0 if abs(norm - 1.0) <= 1e-8 else 1.0
+            # one Newton step for the inverse root, whose error is the square of what the norm is off
             scale = 1.5 - 0.5 * norm
             xs[i], ys[i], zs[i] = x0 * scale, x1 * scale, x2 * scale
             cosines[i] = min(xs[i] * px + ys[i] * py + zs[i] * pz, 1.0)
@@ -253,4 +253,42 @@ def sphere2(x: Array, weights: Array, p: Array, block: int, blocks: Array) -> fl
         row = blocks[start // block]
         row[0], row[1], row[2], row[3], row[4] = sx, sy, sz, along, squares
         row[5], row[6], row[7], row[8], row[9], row[10] = h00, h10, h11, h20, h21, h22
+    return lowest
+
+
+@_compiled
+def sphere(x: Array, weights: Array, p: Array, radius: float, block: int, blocks: Array) -> float:
+    """Vectors of length ``radius`` in any dimension, about the unit vector ``p``: every record is read once.
+
+    Columns of ``blocks``: sums of ``t/sin t`` times unit records (one an axis), of ``t cot t``, and of ``t^2``. Returns the
+    smallest cosine.
+    """
+    size = len(p)
+    lowest = 1.0
+    total = np.empty(size)
+    for start in range(0, len(x), block):
+        total[:] = 0.0
+        along = squares = 0.0
+        for i in range(start, min(start + block, len(x))):
+            record, w = x[i], weights[i]
+            square = c = 0.0
+            for j in range(size):
+                square += record[j] * record[j]
+                c += record[j] * p[j]
+            length = math.sqrt(square)
+            if not abs(length - radius) <= 5e-7 * radius:
+                return UNSURE
+            c = min(c / length, 1.0)
+            lowest = min(lowest, c)
+            sine = math.sqrt((1.0 - c) * (1.0 + c))
+            angle = math.acos(c)
+            f = w * angle / sine if sine > 0.0 else w
+            along += f * c
+            squares += w * angle * angle
+            f /= length
+            for j in range(size):
+                total[j] += f * record[j]
+        row = blocks[start // block]
+        row[:size] = total
+        row[size], row[size + 1] = along, squares
     return lowest

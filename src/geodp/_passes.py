@@ -17,11 +17,11 @@ import numpy as np
 from geodp.ball import Ball
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds._functions import Array, angle_over_sine, conjugate, spectral, transpose, two_sum
-from geodp.manifolds.manifold import EPSILON, Manifold
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold
 from geodp.manifolds.spd import cholesky, vector_from_symmetric
 
-#: Fewer records than this are not worth loading compiled code for.
-_WORTH_COMPILING = 20_000
+#: Fewer numbers than this are not worth loading compiled code for.
+_WORTH_COMPILING = 100_000
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,9 @@ class Pass:
 
 def compensated_sum(terms: Array) -> tuple[Array, Array]:
     """The sum along the first axis, by halves, and what rounding has lost of it."""
+    if terms.shape[1] <= 8:  # for a few columns the exact sum is quicker
+        high = np.array([math.fsum(column) for column in terms.T.tolist()])
+        return high, np.zeros_like(high)
     low = np.zeros_like(terms[0])
     while len(terms) > 1:
         half = len(terms) // 2
@@ -118,11 +121,9 @@ class GeneralEvaluator(Evaluator):
 
 def block_sums(values: Array, weights: Array) -> Array:
     """Weighted sums over blocks of :data:`Pass.BLOCK` records."""
-    padding = -len(values) % Pass.BLOCK
-    if padding:
-        values = np.concatenate([values, np.zeros((padding, values.shape[1]))])
-        weights = np.concatenate([weights, np.zeros(padding)])
-    return (weights.reshape(-1, 1, Pass.BLOCK) @ values.reshape(-1, Pass.BLOCK, values.shape[1]))[:, 0]
+    whole = len(values) // Pass.BLOCK * Pass.BLOCK
+    blocks = weights[:whole].reshape(-1, 1, Pass.BLOCK) @ values[:whole].reshape(-1, Pass.BLOCK, values.shape[1])
+    return np.concatenate([blocks[:, 0], (weights[whole:] @ values[whole:])[None]])
 
 
 class FastEvaluator(Evaluator):
@@ -130,6 +131,7 @@ class FastEvaluator(Evaluator):
 
     def __init__(self, manifold: Manifold) -> None:
         self.general = GeneralEvaluator(manifold)
+        self._ones = np.ones(0)
 
     @abstractmethod
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
@@ -146,18 +148,37 @@ class FastEvaluator(Evaluator):
         return self.general.clip(ball, records, weights)
 
     def _try(self, p: Array, records: Array, weights: Array | None) -> Pass | None:
+        if weights is None:
+            if len(self._ones) < len(records):
+                self._ones = np.ones(len(records))
+            weights = self._ones[: len(records)]
         with np.errstate(all="ignore"):
-            return self.fast(p, records, np.ones(len(records)) if weights is None else weights)
+            return self.fast(p, records, weights)
 
 
-class SPD2(FastEvaluator):
+class _SPDEvaluator(FastEvaluator):
+    """Positive-definite matrices are whitened by the inverse of a Cholesky factor, the same for all chunks of a pass."""
+
+    def __init__(self, manifold: Manifold) -> None:
+        super().__init__(manifold)
+        self._factor = np.empty(0), np.empty(0)
+
+    def inverse(self, p: Array) -> Array:
+        at, inverse = self._factor
+        if at is not p:
+            inverse = cholesky(p)[1]
+            self._factor = p, inverse
+        return inverse
+
+
+class SPD2(_SPDEvaluator):
     """2x2 matrices, compiled; Newton's step: the space is a hyperbolic plane times a line."""
 
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
         from geodp import _kernels
 
         blocks = _rows(records, 7)
-        reach = _kernels.spd2(records, weights, cholesky(p)[1], Pass.BLOCK, blocks)
+        reach = _kernels.spd2(records, weights, self.inverse(p), Pass.BLOCK, blocks)
         if reach == _kernels.UNSURE:
             return None
         a, d, b = blocks[:, 0], blocks[:, 1], blocks[:, 2]
@@ -174,7 +195,7 @@ class SPD2(FastEvaluator):
         return conjugate(factor, np.array([[middle + d, b], [b, middle - d]]))
 
 
-class _ScaledSPD(FastEvaluator):
+class _ScaledSPD(_SPDEvaluator):
     """Matrices of other sizes: the full step along the trace, and one over the mean Hessian across it."""
 
     def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
@@ -189,7 +210,7 @@ class SPD3(_ScaledSPD):
         from geodp import _kernels
 
         blocks = _rows(records, 8)
-        reach = _kernels.spd3(records, weights, cholesky(p)[1], Pass.BLOCK, blocks)
+        reach = _kernels.spd3(records, weights, self.inverse(p), Pass.BLOCK, blocks)
         if reach == _kernels.UNSURE:
             return None
         root = math.sqrt(2.0)
@@ -206,7 +227,7 @@ class SPDLarge(_ScaledSPD):
         off = np.abs(records - transpose(records)).max(axis=(1, 2))
         if not (off <= 16.0 * EPSILON * np.abs(records).max(axis=(1, 2))).all():
             return None
-        inverse = cholesky(p)[1]
+        inverse = self.inverse(p)
         half = (records.reshape(-1, k) @ inverse.T).reshape(n, k, k)
         whitened = (np.ascontiguousarray(transpose(half)).reshape(-1, k) @ inverse.T).reshape(n, k, k)
         if not np.isfinite(whitened).all():
@@ -254,7 +275,7 @@ class Sphere2(FastEvaluator):
         return np.asarray(np.linalg.solve(across @ hessian @ across + np.outer(p, p), gradient), dtype=np.float64)
 
 
-class SphereLarge(FastEvaluator):
+class SphereAny(FastEvaluator):
     """Spheres of any dimension: cosines and gradient are two products of the chunk with a vector."""
 
     def __init__(self, manifold: Sphere) -> None:
@@ -262,26 +283,45 @@ class SphereLarge(FastEvaluator):
         self.sphere = manifold
 
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
-        radius, d = self.sphere.radius, self.sphere.d
+        radius = self.sphere.radius
         norms = np.sqrt(np.vecdot(records, records))
-        if not (np.abs(norms - radius) <= 16.0 * EPSILON * radius).all():
+        if not (np.abs(norms - radius) <= 0.5 * TOLERANCE * radius).all():
             return None
         cosines = np.minimum((records @ p) / (norms * np.linalg.vector_norm(p)), 1.0)
-        reach = radius * _angle_at_most(float(cosines.min()), d + 1)
-        if not reach <= _FAR * radius:
-            return None
         factors = angle_over_sine(cosines)
         angles = factors * np.sqrt((1.0 - cosines) * (1.0 + cosines))
-        products = block_sums(records, weights * factors * radius / norms)
+        products = block_sums(records, weights * factors / norms)
         along = block_sums((factors * cosines)[:, None], weights)
-        hessian = float(weights @ (1.0 + (d - 1) * factors * cosines)) / d
-        square = radius**2 * float(weights @ angles**2)
-        logs = self.sphere.raw_coordinates(p, products - along * p)
-        return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(weights.sum()))
+        return self.result(p, products, along, float(weights @ angles**2), float(cosines.min()), weights)
+
+    def result(self, p: Array, products: Array, along: Array, square: float, lowest: float, weights: Array) -> Pass | None:
+        """From sums over blocks of ``t/sin t`` times unit records and of ``t cot t``, and the lowest cosine."""
+        radius, d = self.sphere.radius, self.sphere.d
+        reach = _angle_at_most(lowest, d + 1)
+        if not reach <= _FAR:
+            return None
+        mass = float(weights.sum())
+        logs = self.sphere.raw_coordinates(p, radius * products - along * p)
+        hessian = (mass + (d - 1) * float(along.sum())) / d
+        return Pass.of_blocks(len(weights), logs, radius**2 * square, radius * reach, np.asarray(hessian), mass)
 
     def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
         # on a wide ball the mean Hessian may be small or negative away from the mean: then the gradient is the better step
         return gradient / float(hessian) if hessian > 0.1 else gradient
+
+
+class SphereLarge(SphereAny):
+    """The same, compiled: every record is read once."""
+
+    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
+        from geodp import _kernels
+
+        size = self.sphere.d + 1
+        blocks = _rows(records, size + 2)
+        lowest = _kernels.sphere(records, weights, p / np.linalg.vector_norm(p), self.sphere.radius, Pass.BLOCK, blocks)
+        if lowest == _kernels.UNSURE:
+            return None
+        return self.result(p, blocks[:, :size], blocks[:, size, None], float(blocks[:, size + 1].sum()), lowest, weights)
 
 
 #: Past this angle the factor t/sin t magnifies rounding errors of the cosine, and logarithms are taken one by one.
@@ -302,10 +342,11 @@ def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
     """The fastest evaluator for so many records (``None``: unknown) of a manifold."""
     if isinstance(manifold, SPD) and manifold.k > 3:
         return SPDLarge(manifold)
+    size = math.prod(manifold.point_shape)
+    compile_it = (count is None or count * size >= _WORTH_COMPILING) and importlib.util.find_spec("numba") is not None
     compiled: dict[Manifold, type[FastEvaluator]] = {SPD(2): SPD2, SPD(3): SPD3, Sphere(2): Sphere2}
-    worth = count is None or count >= _WORTH_COMPILING
-    if manifold in compiled and worth and importlib.util.find_spec("numba") is not None:
+    if compile_it and manifold in compiled:
         return compiled[manifold](manifold)
     if isinstance(manifold, Sphere) and manifold.d > 1:
-        return SphereLarge(manifold)
+        return SphereLarge(manifold) if compile_it else SphereAny(manifold)
     return GeneralEvaluator(manifold)

@@ -21,8 +21,8 @@ from geodp.ball import Ball
 from geodp.manifolds._functions import Array
 from geodp.manifolds.manifold import EPSILON, Manifold
 
-#: Bytes of records read at a time by each core.
-_CHUNK_BYTES = 1 << 20
+#: Bytes of records read at a time by each core: fewer if there are not enough records to go round.
+_CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
 #: Secant pairs the solver remembers.
 _MEMORY = 6
 #: A safeguard that no data set reaches: the error bound of the default tolerance is met after a few passes.
@@ -91,8 +91,8 @@ def frechet_mean(
     (array([[2., 0.],
            [0., 2.]]), True)
     """
-    with _libraries().limit(limits=1, user_api="blas"), ThreadPoolExecutor(_cores()) as pool:
-        return _Solver(ball, _Records(x, ball, weights), pool, progress).solve(tolerance)
+    with _libraries().limit(limits=1, user_api="blas"):
+        return _Solver(ball, _Records(x, ball, weights), _pool(os.getpid()), progress).solve(tolerance)
 
 
 @cache
@@ -190,11 +190,13 @@ def _source(x: Any, manifold: Manifold) -> tuple[Callable[[], Iterator[Array]], 
 
 
 def _split(chunks: Iterable[Any], manifold: Manifold) -> Iterator[Array]:
-    """Chunks of about :data:`_CHUNK_BYTES`, in float64."""
-    rows = max(Pass.BLOCK, _CHUNK_BYTES // (8 * math.prod(manifold.point_shape)))
+    """Smaller chunks, in float64."""
+    record = 8 * math.prod(manifold.point_shape)
     for chunk in chunks:
         array = chunk if isinstance(chunk, np.ndarray) else np.asarray(chunk)
         _checked_shape(array, manifold)
+        share = min(max(len(array) * record // (2 * _cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
+        rows = max(Pass.BLOCK, share // record)
         for start in range(0, len(array), rows):
             yield np.ascontiguousarray(array[start : start + rows], dtype=np.float64)
 
@@ -345,6 +347,13 @@ class _Solver:
         return total
 
 
+@cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    """The threads of this process; a forked child has none of its parent's and starts its own."""
+    return ThreadPoolExecutor(_cores(), thread_name_prefix="geodp")
+
+
+@cache
 def _cores() -> int:
     try:
         return len(os.sched_getaffinity(0))

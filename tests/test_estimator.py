@@ -1,0 +1,153 @@
+"""The estimator behaves as scikit-learn expects wherever that does not contradict privacy."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import MANIFOLDS, random_points
+
+sklearn = pytest.importorskip("sklearn", reason="the estimator needs the extra geodp[sklearn]")
+
+from sklearn.base import clone  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import FunctionTransformer  # noqa: E402
+from sklearn.utils import estimator_checks  # noqa: E402
+
+from geodp import SPD, Ball, Euclidean, Ledger, Manifold, Product, Release, Rotations, Sphere  # noqa: E402
+from geodp.estimator import PrivateFrechetMean  # noqa: E402
+
+#: Checks of scikit-learn that contradict something the library must do.
+NOT_APPLICABLE = {
+    "check_estimators_nan_inf": "values never raise: a record that is no point counts as the centre",
+    "check_dtype_object": "an array of objects is refused by its dtype, without looking at the values",
+    "check_complex_data": "complex numbers are refused as a TypeError, as everywhere in the library",
+    "check_estimators_empty_data_messages": "no columns make no manifold, which is said in other words",
+    "check_estimator_sparse_tag": "sparse matrices are refused by their shape, in other words",
+    "check_estimator_sparse_array": "sparse matrices are refused by their shape, in other words",
+    "check_estimator_sparse_matrix": "sparse matrices are refused by their shape, in other words",
+    "check_array_api_input": "NumPy arrays only",
+}
+
+# With so large an epsilon the noise is 1e-12: what scikit-learn compares between two fits agrees to its tolerance.
+if hasattr(estimator_checks, "estimator_checks_generator"):
+    conforms = estimator_checks.parametrize_with_checks(
+        [PrivateFrechetMean(radius=1e3, epsilon=1e15)], expected_failed_checks=lambda _: NOT_APPLICABLE
+    )
+else:
+    conforms = pytest.mark.skip("this scikit-learn is too old to be told which checks do not apply")
+
+
+@conforms
+def test_scikit_learn_is_content(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def flat_records(manifold: Manifold, size: int = 80) -> np.ndarray:
+    return random_points(manifold, size, np.random.default_rng(0), 0.4).reshape(size, -1)
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), SPD(2), SPD(3), Rotations(3), Product(Sphere(2), Euclidean(3))], ids=repr)
+@pytest.mark.parametrize("flat", [True, False], ids=["flat", "shaped"])
+@pytest.mark.parametrize("as_text", [True, False], ids=["text", "manifold"])
+def test_the_location_is_a_private_mean_of_records_flat_or_shaped(manifold: Manifold, flat: bool, as_text: bool) -> None:
+    x = flat_records(manifold)
+    x = x if flat else x.reshape(-1, *manifold.point_shape)
+    model = PrivateFrechetMean(repr(manifold) if as_text else manifold, radius=0.5, epsilon=20.0)
+    assert model.fit(x) is model
+    assert model.location_.shape == manifold.point_shape
+    assert manifold.check_point(model.location_) is None
+    assert isinstance(model.receipt_, Release)
+    assert model.receipt_.private
+    assert (model.receipt_.epsilon, model.receipt_.n, model.receipt_.manifold) == (20.0, 80, manifold)
+    np.testing.assert_array_equal(model.receipt_.value, model.location_)
+    assert model.receipt_.ball == Ball(manifold, manifold.origin, 0.5)
+    assert model.n_features_in_ == np.prod(manifold.point_shape)
+    # 50 times the expected error is passed less than once in 10^9 runs
+    assert manifold.dist(manifold.origin, model.location_) < 0.5 + 50.0 * model.receipt_.expected_error()
+
+
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+def test_transform_gives_normal_coordinates_about_the_location(manifold: Manifold) -> None:
+    radius = 0.3 * min(1.0, Ball(manifold, manifold.origin, 1e-3).max_radius)
+    x = random_points(manifold, 30, np.random.default_rng(1), 0.9 * radius)
+    model = PrivateFrechetMean(manifold, radius=radius, epsilon=50.0).fit(x)
+    coordinates = model.transform(x.reshape(30, -1))
+    assert coordinates.shape == (30, manifold.dim)
+    lengths = np.linalg.vector_norm(coordinates, axis=-1)
+    np.testing.assert_allclose(lengths, manifold.dist(model.location_, x), rtol=1e-7, atol=1e-9)
+
+
+def test_records_that_are_no_points_count_as_the_center() -> None:
+    x = np.tile([0.0, 0.0, 1.0], (40, 1))
+    x[::4] = np.nan
+    model = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=5.0).fit(x)
+    assert model.receipt_.n == 40
+    coordinates = model.transform(x)
+    np.testing.assert_allclose(coordinates[0], coordinates[1], atol=1e-12)
+
+
+def test_every_fit_draws_anew() -> None:
+    model, x = PrivateFrechetMean("Sphere(2)", radius=0.5), flat_records(Sphere(2))
+    assert not np.array_equal(model.fit(x).location_.copy(), model.fit(x).location_)
+
+
+def test_parameters_can_be_read_set_and_cloned() -> None:
+    model = PrivateFrechetMean(SPD(2), center=np.eye(2), radius=0.7, epsilon=2.0)
+    assert {"manifold", "center", "radius", "epsilon", "ledger", "dataset"} == model.get_params().keys()
+    copy = clone(model)
+    assert (copy.manifold, copy.radius, copy.epsilon) == (SPD(2), 0.7, 2.0)
+    assert not hasattr(copy, "location_")
+    copy.set_params(epsilon=3.0, manifold="SPD(2)")
+    assert copy.fit(flat_records(SPD(2))).receipt_.epsilon == 3.0
+    assert model.epsilon == 2.0
+    again = pickle.loads(pickle.dumps(copy))
+    np.testing.assert_array_equal(again.location_, copy.location_)
+    with pytest.raises(ValueError, match="epsilonn"):
+        model.set_params(epsilonn=3.0)
+
+
+def test_it_takes_its_place_in_a_pipeline() -> None:
+    angles = np.random.default_rng(2).normal(0.0, 0.1, size=(60, 2))
+    to_sphere = FunctionTransformer(lambda a: np.column_stack([np.sin(a), np.sqrt(1.0 - (np.sin(a) ** 2).sum(axis=1))]))
+    pipeline = make_pipeline(to_sphere, PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=50.0))
+    assert pipeline.fit_transform(angles).shape == (60, 2)
+    assert pipeline[-1].receipt_.n == 60
+    clone(pipeline).fit(angles)
+
+
+def test_the_ledger_is_charged_for_every_fit(tmp_path: Path) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.open("d", 2)
+    model = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=1.0, ledger=ledger, dataset="d")
+    x = flat_records(Sphere(2))
+    assert model.fit(x).fit(x).receipt_.dataset == "d"
+    with pytest.raises(ValueError, match="0 of 2 left"):
+        model.fit(x)
+    assert len(ledger.history("d")) == 2
+
+
+BAD: list[tuple[dict[str, Any], Any, str]] = [
+    ({"manifold": "Sphere(2)"}, np.zeros((5, 4)), "4 features, but PrivateFrechetMean is expecting 3"),
+    ({"manifold": "Sfere(2)"}, np.zeros((5, 3)), "there is no manifold 'Sfere'"),
+    ({"manifold": "Sphere(2)", "epsilon": 0.0}, np.zeros((5, 3)), "epsilon must be positive"),
+    ({"manifold": "Sphere(2)", "radius": 2.0}, np.zeros((5, 3)), "the radius is 2.0 but must be below"),
+    ({"manifold": "Sphere(2)", "center": [0.0, 1.0, 1.0], "radius": 0.5}, np.zeros((5, 3)), "the center"),
+    ({}, np.zeros(5), "Reshape your data"),
+    ({}, np.zeros((0, 3)), "must be at least 1 but is 0"),
+]
+
+
+@pytest.mark.parametrize(("given", "x", "sentence"), BAD, ids=[sentence for *_, sentence in BAD])
+def test_bad_public_input_is_a_sentence(given: dict[str, Any], x: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        PrivateFrechetMean(**given).fit(x)
+
+
+def test_nothing_can_be_transformed_before_a_fit() -> None:
+    with pytest.raises(NotFittedError):
+        PrivateFrechetMean("Sphere(2)").transform(flat_records(Sphere(2)))
