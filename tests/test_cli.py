@@ -532,6 +532,14 @@ def test_bad_input_to_plan_is_one_sentence(arguments: list[object], sentence: st
     assert re.search(sentence, fails("plan", "-m", "Euclidean(2)", "-r", 0.5, *arguments))
 
 
+@pytest.mark.parametrize("epsilon", ["1e-29", "1e29"])
+def test_an_absurd_epsilon_is_answered_at_once(epsilon: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "geodp.cli", "plan", "-m", "Euclidean(2)", "-r", "1", "-n", "2", "-e", epsilon]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=15, check=False, cwd=tmp_path)
+    assert done.returncode in (0, 2)
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("epsilon", ["0", "-1", "nan", "inf", "one", "1e400", "", "1e-40"])
 def test_a_budget_must_be_a_positive_number(epsilon: str, tmp_path: Path) -> None:
     assert "epsilon" in fails("budget", "open", "d", f"--epsilon={epsilon}", "--ledger", f"sqlite:///{tmp_path}/new.db")

@@ -182,12 +182,12 @@ def test_the_fewest_records_are_found_where_the_ball_itself_bounds_the_sensitivi
 
 @pytest.mark.parametrize("error", [4.0, 30.0, 1e3])
 def test_an_error_that_is_easy_to_reach_still_gets_a_law_that_exists(error: float) -> None:
-    ball = Ball(SPD(3), np.eye(3), 1.0)
+    ball = Ball(SPD(2), np.eye(2), 1.0)
     found = plan(ball, epsilon=1.0, error=error)
     assert found.expected_error <= error * (1.0 + 1e-9)
-    # with 3 records the scale 2/3 is below 0.7071 but the law is hard to draw from: it may be left out
-    fewest = next(n for n in range(4, 1000) if plan(ball, n, 1.0).expected_error <= error)
-    assert found.n <= fewest
+    # with 1 record the scale 2 is past the limit 1.4142 of the law
+    fewest = next(n for n in range(2, 1000) if plan(ball, n, 1.0).expected_error <= error)
+    assert found.n == fewest
     assert plan(ball, 50, error=error).expected_error <= error * (1.0 + 1e-9)
 
 

@@ -1,0 +1,151 @@
+"""The fast evaluators of the mean do what the general one does, within the rounding both are allowed."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from cases import random_points
+
+from geodp import SPD, Ball, Manifold, Sphere, frechet_mean
+from geodp import _passes as passes
+from geodp.mean import _sum_rounding
+
+FAST = [
+    (SPD(2), passes.SPD2),
+    (SPD(3), passes.SPD3),
+    (SPD(4), passes.SPDLarge),
+    (SPD(9), passes.SPDLarge),
+    (Sphere(2), passes.Sphere2),
+    (Sphere(2), passes.SphereAny),
+    (Sphere(3, curvature=4.0), passes.SphereAny),
+    (Sphere(3, curvature=4.0), passes.SphereLarge),
+    (Sphere(40), passes.SphereLarge),
+]
+every_fast_one = pytest.mark.parametrize(("manifold", "kind"), FAST, ids=lambda case: getattr(case, "__name__", repr(case)))
+
+
+def setting(manifold: Manifold, count: int = 1000) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    rng = np.random.default_rng(manifold.dim)
+    spread = 0.9 / np.sqrt(max(manifold.curvature, 1.0))
+    return random_points(manifold, count, rng, spread), random_points(manifold, 1, rng, 0.3 * spread)[0], rng
+
+
+def allowed(manifold: Manifold, p: np.ndarray, result: passes.Pass) -> float:
+    """Twice what either evaluator may be off by, a unit of weight."""
+    return 4.0 * (manifold.log_rounding(p, result.reach) + _sum_rounding(result.reach))
+
+
+@every_fast_one
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_fast_pass_equals_the_general_one(manifold: Manifold, kind: type[passes.FastEvaluator], weighted: bool) -> None:
+    x, p, rng = setting(manifold)
+    weights = rng.uniform(size=len(x)) if weighted else None
+    fast, general = kind(manifold).evaluate(p, x, weights), passes.GeneralEvaluator(manifold).evaluate(p, x, weights)
+    mass = len(x) if weights is None else weights.sum()
+    assert fast.seen == pytest.approx(mass, rel=1e-12)  # it was the fast path that answered
+    assert np.abs(fast.log + fast.log_low - general.log - general.log_low).max() <= mass * allowed(manifold, p, general)
+    assert fast.square == pytest.approx(general.square, rel=1e-9)
+    assert fast.reach == pytest.approx(general.reach, rel=1e-6)
+    assert fast.count == general.count == len(x)
+
+
+@every_fast_one
+def test_the_hessian_predicts_how_the_gradient_changes(manifold: Manifold, kind: type[passes.FastEvaluator]) -> None:
+    # the step from a point near the mean must land much closer to it; a wrong Hessian would not
+    x, _, _ = setting(manifold)
+    ball = Ball(manifold, manifold.origin, 1.2 / np.sqrt(max(manifold.curvature, 1.0)))
+    mean = frechet_mean(x, ball).point
+    direction = np.linspace(-1.0, 1.0, manifold.dim) if manifold.dim > 1 else np.ones(1)
+    p = manifold.exp(mean, manifold.tangent(mean, 1e-3 * direction / np.linalg.norm(direction)))
+    evaluator = kind(manifold)
+    result = evaluator.evaluate(p, x, None)
+    gradient = manifold.tangent(p, result.log / len(x))
+    moved = manifold.exp(p, evaluator.step(p, gradient, result.hessian / result.seen))
+    newton = kind in (passes.SPD2, passes.Sphere2)
+    assert manifold.dist(moved, mean) < (2e-6 if newton else 1.5e-4)
+
+
+@every_fast_one
+def test_clipping_on_the_fast_path_equals_the_ball(manifold: Manifold, kind: type[passes.FastEvaluator]) -> None:
+    x, _, _ = setting(manifold)
+    radius = 1.2 / np.sqrt(max(manifold.curvature, 1.0))
+    ball = Ball(manifold, manifold.origin, radius)
+    result, kept = kind(manifold).clip(ball, x, None)
+    assert kept is x
+    assert result.seen == len(x)
+    outside = x.copy()
+    outside[5], outside[-1] = (
+        np.nan,
+        manifold.exp(manifold.origin, manifold.tangent(manifold.origin, 1.1 * radius * np.eye(manifold.dim)[0])),
+    )
+    result, kept = kind(manifold).clip(ball, outside, None)
+    assert result.seen == 0.0
+    assert np.array_equal(kept, ball.clip(outside))
+    assert not np.shares_memory(kept, outside)
+
+
+@every_fast_one
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0, 0.0, 1e308, 1e-308])
+def test_no_record_that_is_off_gets_past_the_fast_path(manifold: Manifold, kind: type[passes.FastEvaluator], bad: float) -> None:
+    x, _, _ = setting(manifold, 300)
+    x[7] = bad
+    x[8] *= 1.01
+    x[9, 0] += 1e-4
+    ball = Ball(manifold, manifold.origin, 1.2 / np.sqrt(max(manifold.curvature, 1.0)))
+    _, kept = kind(manifold).clip(ball, x, None)
+    assert np.array_equal(kept, ball.clip(x))
+
+
+@pytest.mark.parametrize(("manifold", "kind"), FAST[:4], ids=repr)
+def test_matrices_whose_eigenvalues_spread_far_take_the_general_path(
+    manifold: Manifold, kind: type[passes.FastEvaluator]
+) -> None:
+    x, p, _ = setting(manifold, 300)
+    x[0] = np.diag(np.geomspace(1e-3, 1e3, manifold.k))  # type: ignore[attr-defined]
+    assert kind(manifold).evaluate(p, x, None).seen == 0.0
+
+
+def test_large_data_use_the_compiled_passes_and_small_data_do_not() -> None:
+    assert type(passes.best_evaluator(SPD(2), 100)) is passes.GeneralEvaluator
+    assert type(passes.best_evaluator(SPD(2), 10**6)) is passes.SPD2
+    assert type(passes.best_evaluator(SPD(3), None)) is passes.SPD3
+    assert type(passes.best_evaluator(Sphere(2), 10**6)) is passes.Sphere2
+    assert type(passes.best_evaluator(Sphere(2), 10)) is passes.SphereAny
+    assert type(passes.best_evaluator(Sphere(1000), 10**4)) is passes.SphereLarge
+    assert type(passes.best_evaluator(SPD(10), 10)) is passes.SPDLarge
+
+
+def test_without_numba_everything_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes.importlib.util, "find_spec", lambda name: None)
+    x, _, _ = setting(SPD(2), 40_000)
+    ball = Ball(SPD(2), np.eye(2), 2.0)
+    slow = frechet_mean(x, ball)
+    monkeypatch.undo()
+    fast = frechet_mean(x, ball)
+    assert SPD(2).dist(slow.point, fast.point) <= slow.error_bound + fast.error_bound
+
+
+MEMORY = """
+import resource, sys
+import numpy as np
+from geodp import SPD, Ball, frechet_mean
+frechet_mean(np.tile(np.eye(3), (40_000, 1, 1)), Ball(SPD(3), np.eye(3), 2.0))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+x = np.load(sys.argv[1], mmap_mode="r")
+frechet_mean(x, Ball(SPD(3), np.eye(3), 2.0))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+@pytest.mark.skipif(not hasattr(resource, "RUSAGE_SELF"), reason="the system does not tell the peak memory")
+def test_a_million_matrices_from_a_memory_map_take_little_memory(tmp_path: object) -> None:
+    path = f"{tmp_path}/x.npy"
+    x, _, _ = setting(SPD(3), 10_000)
+    np.save(path, np.tile(x, (100, 1, 1)))
+    grown = subprocess.run([sys.executable, "-c", MEMORY, path], capture_output=True, text=True, check=True)
+    # the pages of the map itself, 69 MB, count as resident
+    assert float(grown.stdout) < 300.0
