@@ -7,10 +7,11 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -20,6 +21,8 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     add_completion=False,
+    pretty_exceptions_enable=False,
+    pretty_exceptions_show_locals=False,
     help="Release means of data on curved spaces with pure differential privacy.",
 )
 budget = typer.Typer(no_args_is_help=True, help="Open and inspect privacy budgets.")
@@ -53,14 +56,22 @@ def _one_sentence() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OSError) as error:
-        errors.print(f"[bold red]error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from None
+        _refuse(_plain(error))
+    except typer.Exit:
+        raise
+    except Exception as error:  # its text, and a traceback, may hold records
+        _refuse(f"geodp failed inside with {type(error).__name__}, whose text may hold data and is not shown: please report it")
+
+
+def _refuse(sentence: str) -> NoReturn:
+    errors.print(f"[bold red]error:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+    raise typer.Exit(2) from None
 
 
 def _plain(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return str(error).replace("[", r"\[")
+    return str(error)
 
 
 def _ball(manifold: str, center: str, radius: float) -> Any:
@@ -125,15 +136,17 @@ def mean(
         from geodp.release import private_mean
 
         ball = _ball(manifold, center, radius)
+        if out is not None and out.is_dir():
+            raise ValueError(f"{out} is a folder: name a file")
         if out is not None and not os.access(out.parent, os.W_OK):
             raise ValueError(f"cannot write to the directory of {out}")
         x = read_records(file, ball.manifold, layout=layout)
         book = Ledger(ledger) if ledger is not None else None
         with _progress("mean") as progress:
             release = private_mean(x, ball, epsilon, bound=bound, ledger=book, dataset=dataset, progress=progress)  # type: ignore[arg-type]
+        print(release.to_json() if as_json else release)
         if out is not None:
             _write_whole(out, release.to_json() + "\n")
-        print(release.to_json() if as_json else release)
 
 
 def _write_whole(path: Path, text: str) -> None:
@@ -212,8 +225,9 @@ def open_budget(
     with _one_sentence():
         from geodp.ledger import Ledger
 
-        Ledger(ledger).open(dataset, epsilon)
-        print(f"{dataset}: {epsilon} to spend, kept in {ledger}")
+        book = Ledger(ledger)
+        book.open(dataset, epsilon)
+        print(f"{dataset}: {epsilon} to spend, kept in {book!r}")
 
 
 @budget.command()
@@ -229,7 +243,7 @@ def show(ledger: LedgerOption = DEFAULT_LEDGER, as_json: JsonOption = False) -> 
             return
         table = Table("data set", "total", "spent", "left")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(escape, row))
         screen.print(table)
 
 
@@ -254,7 +268,7 @@ def history(
                 str(charge.id),
                 when,
                 str(charge.epsilon),
-                charge.what,
+                escape(charge.what),
                 "yes" if charge.receipt else "none: no release is on record",
             )
         screen.print(table)

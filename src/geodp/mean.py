@@ -91,8 +91,19 @@ def frechet_mean(
     (array([[2., 0.],
            [0., 2.]]), True)
     """
+    return _mean(_Records(x, ball, weights), progress, tolerance)
+
+
+def mean_of_counted(x: Any, ball: Ball, count: int, progress: Progress | None = None) -> Array:
+    """The mean of exactly ``count`` records, to the default tolerance; refused if ``x`` holds another number of them."""
+    records = _Records(x, ball, None)
+    records.count = count
+    return _mean(records, progress, None).point
+
+
+def _mean(records: _Records, progress: Progress | None, tolerance: float | None) -> MeanResult:
     with _libraries().limit(limits=1, user_api="blas"):
-        return _Solver(ball, _Records(x, ball, weights), _pool(os.getpid()), progress).solve(tolerance)
+        return _Solver(records.ball, records, _pool(os.getpid()), progress).solve(tolerance)
 
 
 @cache
@@ -198,14 +209,16 @@ def _split(chunks: Iterable[Any], manifold: Manifold) -> Iterator[Array]:
         share = min(max(len(array) * record // (2 * _cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
         rows = max(Pass.BLOCK, share // record)
         for start in range(0, len(array), rows):
-            yield np.ascontiguousarray(array[start : start + rows], dtype=np.float64)
+            with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
+                records = np.ascontiguousarray(array[start : start + rows], dtype=np.float64)
+            yield records
 
 
 def _checked_shape(array: np.ndarray[Any, Any], manifold: Manifold) -> None:
-    manifold.read(array[:0] if array.ndim else array, "x")
     if array.ndim != len(manifold.point_shape) + 1:
         expected = ", ".join(["n", *map(str, manifold.point_shape)])
         raise ValueError(f"x has shape {array.shape}, but records of {manifold} have shape ({expected})")
+    manifold.read(array[:0], "x")
 
 
 def _checked_weights(weights: ArrayLike) -> Array:

@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from geodp.ball import Ball
 from geodp.mechanisms.ambient import ambient_expected_error
 from geodp.mechanisms.laplace import Calibration, calibrate, checked_epsilon, numerical_tolerance
+from geodp.noise import exact
 from geodp.noise.laws import Laplace
 from geodp.sensitivity import Bound, sensitivity
 
@@ -141,10 +142,10 @@ def _scale_for(ball: Ball, error: float, quantile: float | None) -> float:
         return math.log(reached / error)
 
     low = math.log(error / (100.0 * manifold.dim))
-    limit = 0.9 / manifold.volume_entropy if manifold.volume_entropy > 0.0 else math.inf
+    limit = 0.9 * exact.largest_scale(manifold) * (1.0 - 1e-12)
     high = math.log(min(limit, 100.0 * error, 1e3 * manifold.diameter))
     if high <= low or excess(high) <= 0.0:
-        return math.exp(max(high, low))
+        return math.exp(high)
     return math.exp(brentq(excess, low, high, xtol=1e-11))
 
 
@@ -153,6 +154,8 @@ def _records_for(ball: Ball, scale: float, epsilon: float, bound: Bound) -> int:
     room = scale * epsilon - 2.0 * tolerance
     if room <= 0.0:
         raise ValueError(f"no number of records is enough: {2.0 * tolerance / epsilon:.3g} of the scale is rounding in this ball")
+    if sensitivity(ball, 1, bound) <= room * (1.0 + 1e-9):  # as far as the ball is wide, which bounds it for few records
+        return 1
     many = 10**9
     return max(1, math.ceil(many * sensitivity(ball, many, bound) / room * (1.0 - 1e-9)))
 

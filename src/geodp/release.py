@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,11 +16,13 @@ from geodp.files import parse_manifold
 from geodp.ledger import Ledger
 from geodp.manifolds import Manifold, Sphere
 from geodp.manifolds._functions import Array
-from geodp.mean import Progress, count_records, frechet_mean
+from geodp.mean import Progress, count_records, mean_of_counted
 from geodp.mechanisms.laplace import calibrate
 from geodp.noise import exact
 from geodp.noise.laws import Laplace
 from geodp.sensitivity import Bound
+
+T = TypeVar("T")
 
 EXACT = "exact"
 SIMULATED = "simulated"
@@ -186,14 +189,16 @@ def private_mean(
     """
     if (ledger is None) != (dataset is None):
         raise ValueError("a ledger and the name of a data set in it go together: give both or neither")
+    if simulate is not None and not isinstance(simulate, np.random.Generator):
+        raise TypeError(f"simulate must be a numpy.random.Generator but is of type {type(simulate).__name__}")
     if ledger is not None and simulate is not None:
         raise ValueError("a simulation is not private and spends no budget: leave out the ledger or simulate")
     calibration = calibrate(ball, count_records(x, ball.manifold), epsilon, bound)
-    mean = frechet_mean(x, ball, progress=progress).point
+    mean = _computed(lambda: mean_of_counted(x, ball, calibration.n, progress))
     charge = None
     if ledger is not None and dataset is not None:
         charge = ledger.charge(dataset, epsilon, what=f"mean on {ball.manifold}").id
-    grid, value = _draw(ball, calibration.scale, mean, simulate)
+    grid, value = _computed(lambda: _draw(ball, calibration.scale, mean, simulate))
     projected = projection_is_safe(ball) if project is None else bool(project)
     release = Release(
         value=ball.clip(value) if projected else value,
@@ -213,6 +218,16 @@ def private_mean(
     if ledger is not None and charge is not None:
         ledger.attach(charge, release.to_json())
     return release
+
+
+def _computed(compute: Callable[[], T]) -> T:
+    """What ``compute`` returns; if it fails for a reason of its own, the text of the exception, which may quote data, is lost."""
+    try:
+        return compute()
+    except ValueError:  # said about public input: the shape or the number of records
+        raise
+    except Exception as error:
+        raise RuntimeError(f"the release failed with {type(error).__name__}, whose text may hold data and is not shown") from None
 
 
 def _draw(ball: Ball, scale: float, mean: Array, simulate: np.random.Generator | None) -> tuple[float | None, Array]:

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from geodp.ball import Ball
 from geodp.manifolds.manifold import EPSILON
 from geodp.mean import default_tolerance
+from geodp.noise import exact
 from geodp.noise.laws import Laplace
 from geodp.sensitivity import Bound, sensitivity
 
@@ -68,12 +69,15 @@ def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Cal
             f"a tenth of the radius {ball.radius:g}. A smaller radius, or a centre with a smaller condition number, would work"
         )
     scale = (delta + 2.0 * tolerance) / epsilon * (1.0 + 8.0 * EPSILON)
-    entropy = ball.manifold.volume_entropy
-    if scale * entropy >= 1.0:
+    if not math.isfinite(scale):
+        raise ValueError(f"epsilon is {epsilon}, too small for this ball: the scale of the noise would be past what floats hold")
+    # close to its limit the sampler would take for ever, and noise that wide is of no use
+    limit = 0.9 * exact.largest_scale(ball.manifold)
+    if scale >= limit:
+        enough = epsilon * (scale / limit)
         raise ValueError(
-            f"there is no Laplace law of scale {scale:.6g} on {ball.manifold}: the scale must be below {1.0 / entropy:.6g}. "
-            f"Enough would be an epsilon above {epsilon * scale * entropy:.6g} with n = {n}, "
-            f"or n * epsilon above {n * delta * entropy:.6g} with this ball"
+            f"there is no Laplace law of scale {scale:.6g} on {ball.manifold} to draw from: the scale must be below {limit:.6g}. "
+            f"Enough would be an epsilon above {enough:.6g} with n = {n}, or n * epsilon above {n * enough:.6g} with this ball"
         )
     return Calibration(ball, int(n), epsilon, bound, delta, tolerance, scale)
 

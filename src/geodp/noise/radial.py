@@ -73,7 +73,7 @@ class LogConcave:
         """The point of greatest density: 0 or ``end`` if it is there."""
         low, high = math.log(_LEAST), math.log(min(self.end, _GREATEST))
         # A concave function is unimodal on a logarithmic axis too; the best of a grid and its neighbours bracket the mode.
-        while high - low > 1e-14:
+        while high - low > 1e-14 * max(1.0, abs(low), abs(high)):
             grid = np.linspace(low, high, 65)
             best = int(np.argmax(self(np.minimum(np.exp(grid), self.end))))
             low, high = grid[max(best - 1, 0)], grid[min(best + 1, 64)] if best else grid[0]

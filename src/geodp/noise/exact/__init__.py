@@ -146,6 +146,12 @@ def default_grid_exponent(manifold: Manifold, sigma: float) -> int:
     return noise - _GRID_BITS if unit is None else max(min(noise, unit) - _GRID_BITS, unit - _FLOAT_BITS)
 
 
+def largest_scale(manifold: Manifold) -> float:
+    """The scale of a Laplace law from which on the envelope has no finite mass: nothing can be drawn at or past it."""
+    growth = space_of(manifold).envelope.growth_squared()
+    return 1.0 / math.sqrt(growth) if growth else math.inf
+
+
 def starting_precision(manifold: Manifold, sigma: float, family: Family = "laplace", grid_exponent: int | None = None) -> int:
     """The number of bits a draw starts with, a function of public parameters."""
     return _setting(manifold, float(sigma), family, grid_exponent).precision
