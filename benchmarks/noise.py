@@ -15,10 +15,11 @@ from collections.abc import Callable
 
 import numpy as np
 from pyriemann.datasets import sample_gaussian_spd
+from threadpoolctl import threadpool_limits
 
 from benchmarks.timing import best_seconds, markdown
 from geodp.manifolds import SPD, Grassmann, Hyperbolic, Manifold, Rotations, Sphere
-from geodp.noise import Gaussian, Laplace
+from geodp.noise import Gaussian, Laplace, exact
 from geodp.noise.laws import Law
 from geodp.noise.metropolis import metropolis
 
@@ -97,9 +98,29 @@ HEADER = [
 ]
 
 
-def run() -> None:
-    print(markdown(HEADER, [row(manifold) for manifold in MANIFOLDS]))
+def exact_row(manifold: Manifold) -> list[str]:
+    """Single draws in exact arithmetic, around a point off the origin, against one float draw."""
+    sigma = 0.1 / (manifold.volume_entropy or 1.0)
+    law = Laplace(manifold, sigma)
+    center = law.sample(manifold.origin, 1, np.random.default_rng(1))[0]
+    count = 3 if manifold.dim > 400 else 20
+    exactly, plainly = best_seconds(
+        lambda: [exact.sample(manifold, sigma, center) for _ in range(count)],
+        lambda: [law.sample(center, 1, np.random.default_rng(0)) for _ in range(count)],
+        rounds=3,
+    )
+    return [str(manifold), f"{exactly / count * 1e3:.2f} ms", f"{exactly / plainly:.1f}x"]
+
+
+def main() -> None:
+    # one BLAS thread for everybody: on small matrices more of them only wait for each other
+    with threadpool_limits(1, user_api="blas"):
+        print("\nLaplace and Gaussian noise in floating point\n")
+        print(markdown(HEADER, [row(manifold) for manifold in MANIFOLDS]))
+        print("\nLaplace noise in exact arithmetic, as a release draws it\n")
+        header = ["manifold", "one exact draw", "times one float draw"]
+        print(markdown(header, [exact_row(manifold) for manifold in MANIFOLDS]))
 
 
 if __name__ == "__main__":
-    run()
+    main()

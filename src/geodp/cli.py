@@ -44,7 +44,9 @@ RadiusOption = Annotated[
 CenterOption = Annotated[
     str, typer.Option("--center", "-c", help="Public centre: 'origin', numbers such as '[0, 0, 1]', or a .npy or .csv file.")
 ]
-LayoutOption = Annotated[str, typer.Option("--layout", help="What the columns mean; 'auto' goes by their number and names.")]
+LayoutOption = Annotated[
+    str, typer.Option("--layout", help="What the columns mean; 'auto' goes by their number and names. List: geodp layouts.")
+]
 BoundOption = Annotated[str, typer.Option("--bound", help="Sensitivity bound: sharp, or reimherr2021 for the paper's.")]
 LedgerOption = Annotated[str, typer.Option("--ledger", help="Where budgets are kept: sqlite:///FILE or postgresql+psycopg://...")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -154,6 +156,15 @@ def _write_whole(path: Path, text: str) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(text)
     part.replace(path)
+
+
+@app.command()
+def layouts() -> None:
+    """What the columns of a file may hold, for every manifold."""
+    from geodp.files import LAYOUTS
+
+    print(LAYOUTS)
+    print("\n* only when named with --layout; arrays may also have the shape (n, *point_shape)")
 
 
 @app.command(name="plan")

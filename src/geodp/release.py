@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -63,11 +64,15 @@ class Release:
 
     def error_quantile(self, q: float) -> float:
         """A distance that the mean of the clipped records is within with probability ``q``: from the noise law alone."""
-        return self._slack * float(Laplace(self.manifold, self.scale).radius_quantile(q)) + self.tolerance
+        return self._slack * float(self._law.radius_quantile(q)) + self.tolerance
 
     def expected_error(self) -> float:
         """A bound on the expected distance to the mean of the clipped records: from the noise law alone."""
-        return self._slack * Laplace(self.manifold, self.scale).mean_radius() + self.tolerance
+        return self._slack * self._law.mean_radius() + self.tolerance
+
+    @cached_property
+    def _law(self) -> Laplace:
+        return Laplace(self.manifold, self.scale)
 
     @property
     def _slack(self) -> float:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from geodp.ball import Ball
 from geodp.manifolds.manifold import EPSILON
@@ -47,7 +48,7 @@ class Calibration:
     tolerance: float
     scale: float
 
-    @property
+    @cached_property
     def law(self) -> Laplace:
         return Laplace(self.ball.manifold, self.scale)
 
