@@ -337,3 +337,26 @@ def test_covariances_of_any_scale_are_clipped_in_a_ball_about_their_own_scale(ma
     unit = Ball(manifold, np.eye(manifold.point_shape[0]), 2.0)
     records = around(unit, 20, 0.5, 3.0)
     assert np.allclose(ball.clip(scale * records) / scale, unit.clip(records), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "manifold", [SPD(2), SPD(3), SPD(5), SPDLogEuclidean(2), SPDLogEuclidean(3), Product(SPD(3), SPD(2))], ids=repr
+)
+@pytest.mark.parametrize("huge", [1e300, 1e305, 1e307, 1.7e308])
+def test_a_huge_record_changes_nothing_for_the_others(manifold: Manifold, huge: float) -> None:
+    # records with repeated eigenvalues and multiples of the centre once lost half their length beside an overflowing one
+    rng = np.random.default_rng(3)
+
+    def point(scales: list[float]) -> np.ndarray:
+        if isinstance(manifold, Product):
+            return np.concatenate([np.diag((scales * 3)[:3]).ravel(), np.diag((scales * 2)[:2]).ravel()])
+        size = manifold.point_shape[0]
+        return np.diag((scales * size)[:size])
+
+    ball = Ball(manifold, manifold.origin, 0.5)
+    x = np.stack([point(list(s)) for s in ([2.0], [1.0, 2.0, 2.0], [0.8], [1.0, 0.8, 0.8], [3.0, 3.0], [1.0])] * 20)
+    x = x[rng.permutation(len(x))]
+    alone = np.stack([ball.clip(record) for record in x])
+    for bad in (point([huge]), point([huge, 1.0, 1.0]), point([1.0, huge])):
+        beside = ball.clip(np.concatenate([x[:50], bad[None], x[50:]]))
+        assert np.array_equal(np.delete(beside, 50, axis=0), alone)

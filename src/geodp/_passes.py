@@ -16,7 +16,7 @@ import numpy as np
 
 from geodp.ball import Ball
 from geodp.manifolds import SPD, Sphere
-from geodp.manifolds._functions import Array, angle_over_sine, conjugate, spectral, transpose, two_sum
+from geodp.manifolds._functions import Array, angle_over_sine, conjugate, spectral, symmetric, transpose, two_sum
 from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold
 from geodp.manifolds.spd import cholesky, vector_from_symmetric
 
@@ -149,9 +149,10 @@ class FastEvaluator(Evaluator):
 
     def _try(self, p: Array, records: Array, weights: Array | None) -> Pass | None:
         if weights is None:
-            if len(self._ones) < len(records):
-                self._ones = np.ones(len(records))
-            weights = self._ones[: len(records)]
+            ones = self._ones  # another thread may put a shorter array in its place
+            if len(ones) < len(records):
+                ones = self._ones = np.ones(len(records))
+            weights = ones[: len(records)]
         with np.errstate(all="ignore"):
             return self.fast(p, records, weights)
 
@@ -229,7 +230,7 @@ class SPDLarge(_ScaledSPD):
             return None
         inverse = self.inverse(p)
         half = (records.reshape(-1, k) @ inverse.T).reshape(n, k, k)
-        whitened = (np.ascontiguousarray(transpose(half)).reshape(-1, k) @ inverse.T).reshape(n, k, k)
+        whitened = symmetric((np.ascontiguousarray(transpose(half)).reshape(-1, k) @ inverse.T).reshape(n, k, k))
         if not np.isfinite(whitened).all():
             return None
         values, vectors = np.linalg.eigh(whitened)

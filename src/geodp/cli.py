@@ -218,7 +218,8 @@ def check(
         x = np.asarray(read_records(file, ball.manifold, layout=layout), dtype=np.float64)
         valid = ball.manifold.valid(x)
         outside = valid & ~ball.contains(x)
-        screen.print("[bold red]NOT PRIVATE: this describes individual records. Do not publish it, nor tune the ball by it.[/]")
+        warning = "NOT PRIVATE: this describes individual records. Do not publish it, nor tune the ball by it."
+        screen.print(f"[bold red]{warning}[/]", soft_wrap=True)
         table = Table("records", "count", "first rows (from 0)")
         for name, which in (("valid and in the ball", valid & ~outside), ("outside the ball", outside), ("not points", ~valid)):
             rows = np.flatnonzero(which)

@@ -333,7 +333,10 @@ class _Solver:
         rounding = min(self.manifold.log_rounding(p, 1.0001 * total.reach), self.most_rounding)
         upper = gamma * (1.0 + self.manifold.dim * EPSILON) + rounding + _sum_rounding(math.sqrt(mass * total.square))
         gradient = self.manifold.raw_tangent(p, coordinates)
-        step = self.evaluator.step(p, gradient, total.hessian / total.seen) if total.seen > 0.0 else gradient
+        try:
+            step = self.evaluator.step(p, gradient, total.hessian / total.seen) if total.seen > 0.0 else gradient
+        except np.linalg.LinAlgError:  # a singular Hessian says nothing
+            step = gradient
         bound = min(2.0 * self.ball.reach, _certificate(self.ball, upper))
         return _State(p, gradient, step, gamma, 0.5 * mass * total.square, bound)
 

@@ -56,13 +56,15 @@ def _rotate2(a00: Array, a10: Array, a11: Array) -> tuple[Array, Array, Array, A
     odd = ~((radius > 1e-140) & (radius < 1e140))
     if odd.any():  # a square left the range of binary64, or the matrix is a multiple of I
         radius[odd] = np.hypot(half_difference[odd], a10[odd])
-    lowest = radius.min()
-    safe = radius if lowest > 0.0 else np.where(radius > 0.0, radius, 1.0)
+    # Every matrix is treated by itself: what one of them holds must not change how another one comes out.
+    zero = ~(radius > 0.0)
+    any_zero = bool(zero.any())
+    safe = np.where(zero, 1.0, radius) if any_zero else radius
     # cos 2t = half_difference/radius and sin 2t = a10/radius; of cos t and sin t the larger is a root, the other a
     # quotient: nothing cancels
     larger = np.sqrt(0.5 + np.abs(0.5 * half_difference / safe))
-    if lowest <= 0.0:
-        larger[radius == 0.0] = 1.0
+    if any_zero:
+        larger[zero] = 1.0
     smaller = 0.5 * (a10 / safe) / larger
     wide = half_difference >= 0.0
     return np.where(wide, larger, smaller), np.where(wide, smaller, larger), half_sum - radius, half_sum + radius

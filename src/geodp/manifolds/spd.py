@@ -176,7 +176,7 @@ class SPDLogEuclidean(_PositiveDefinite, FlatManifold):
         return 4.0 * (self.k + 4) * EPSILON * _condition(p) * math.exp(min(math.sqrt(2.0) * reach, 300.0)) * (1.0 + reach)
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        return math.exp(min(math.sqrt(2.0) * radius, 300.0)) * self.log_rounding(center, radius)
+        return math.exp(min(math.sqrt(2.0) * radius, 300.0)) * self.log_rounding(center, 2.0 * radius)
 
 
 def cholesky(p: Array) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ coordinates). All manifolds of the library are homogeneous and the law is not tr
 
 *Conditions checked here*: epsilon is positive and finite, the radius is admissible (by the ball), ``n >= 1``, and ``sigma`` is
 below the inverse of the volume entropy, without which there is no such law; and float64 resolves the ball: ``tolerance`` is
-small against the radius.
+small against the radius, which is not so close to the largest one that a mean could take very many passes.
 """
 
 from __future__ import annotations
@@ -69,6 +69,11 @@ def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Cal
             f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {tolerance:.2g}, more than "
             f"a tenth of the radius {ball.radius:g}. A smaller radius, or a centre with a smaller condition number, would work"
         )
+    if _flatness(ball) < 1e-3:
+        raise ValueError(
+            f"the radius {ball.radius:g} is too close to the largest one, {ball.max_radius:g}, for means to be computed in "
+            f"bounded time, and one record could move them {2.0 / _flatness(ball) / n:.3g} radii: choose a smaller one"
+        )
     scale = (delta + 2.0 * tolerance) / epsilon * (1.0 + 8.0 * EPSILON)
     if not math.isfinite(scale):
         raise ValueError(f"epsilon is {epsilon}, too small for this ball: the scale of the noise would be past what floats hold")
@@ -81,6 +86,12 @@ def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Cal
             f"Enough would be an epsilon above {enough:.6g} with n = {n}, or n * epsilon above {n * enough:.6g} with this ball"
         )
     return Calibration(ball, int(n), epsilon, bound, delta, tolerance, scale)
+
+
+def _flatness(ball: Ball) -> float:
+    """A lower bound on the Hessian of half the mean squared distance at the mean: gradient steps shrink the error by it."""
+    angle = math.sqrt(ball.manifold.curvature) * ball.reach
+    return angle / math.tan(angle) if angle > 0.0 else 1.0
 
 
 def numerical_tolerance(ball: Ball) -> float:
