@@ -176,7 +176,10 @@ class SPDLogEuclidean(_PositiveDefinite, FlatManifold):
         return 4.0 * (self.k + 4) * EPSILON * _condition(p) * math.exp(min(math.sqrt(2.0) * reach, 300.0)) * (1.0 + reach)
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        return math.exp(min(math.sqrt(2.0) * radius, 300.0)) * self.log_rounding(center, 2.0 * radius)
+        # Eigenvalues of p and q are within a factor exp(radius) of those of the centre, so the largest of both over the smallest
+        # of both is at most condition * exp(2 radius); back in coordinates the condition of p enters, condition * exp(radius sqrt 2).
+        # Both are below what follows.
+        return math.exp(min(math.sqrt(2.0) * radius, 300.0)) * self.log_rounding(center, radius)
 
 
 def cholesky(p: Array) -> tuple[Array, Array]:
