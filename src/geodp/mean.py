@@ -303,7 +303,9 @@ class _Solver:
         return length / math.tanh(length) if length > 0.0 else 1.0
 
     def _move(self, state: _State, step: Array) -> _State:
-        return self._evaluate(self.ball.clip_chunk(self.manifold.raw_exp(state.point, step)[None])[0])
+        point = self.manifold.raw_exp(state.point, step)
+        inside = self.manifold.raw_dist(self.ball.center, point) <= self.ball.radius
+        return self._evaluate(point if inside else self.ball.clip_chunk(point[None])[0])
 
     def _accelerated(self, state: _State) -> Array:
         """Anderson's step: the combination of past secants that predicts the smallest residual."""

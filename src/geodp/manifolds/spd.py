@@ -177,8 +177,8 @@ class SPDLogEuclidean(_PositiveDefinite, FlatManifold):
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
         # Eigenvalues of p and q are within a factor exp(radius) of those of the centre, so the largest of both over the smallest
-        # of both is at most condition * exp(2 radius); back in coordinates the condition of p enters, condition * exp(radius sqrt 2).
-        # Both are below what follows.
+        # of both is at most condition * exp(2 radius); back in coordinates the condition of p enters, which is at most
+        # condition * exp(sqrt(2) radius). Both are below what follows.
         return math.exp(min(math.sqrt(2.0) * radius, 300.0)) * self.log_rounding(center, radius)
 
 
