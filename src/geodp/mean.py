@@ -268,8 +268,8 @@ class _Solver:
                 raise RuntimeError(f"no convergence in {self.passes} passes")
             self.lowest = min(self.lowest, state.gamma)
             trial = self._advance(state)
-            # while the evaluator's own step does well it is best left alone: a secant over a long way would mislead it
-            if self.history or trial.gamma > 0.1 * state.gamma:
+            # while the evaluator's own step does well, a secant over a long way would only mislead it; one over a short way helps
+            if self.history or trial.gamma > 0.1 * state.gamma or state.gamma < 1e-3 * self.ball.reach:
                 self._remember(state, trial)
             stalled = 0 if trial.gamma < 0.7 * self.lowest else stalled + 1
             state = trial
