@@ -54,7 +54,7 @@ def compare() -> None:
     for manifold, count, spread, radius in CASES:
         x, ball = case(manifold, count, spread, radius)
         result = frechet_mean(x, ball, tolerance=TOLERANCE)
-        rounds = 3 if count * manifold.dim < 1e6 else 2
+        rounds = 10 if count * manifold.dim < 1e6 else 2
         ours, peer, paper = best_seconds(
             lambda x=x, ball=ball: frechet_mean(x, ball, tolerance=TOLERANCE),
             lambda x=x, m=manifold: mean_riemann(x, tol=1e-8) if isinstance(m, SPD) else None,
