@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 from rich.console import Console
@@ -145,7 +145,7 @@ def mean(
         x = read_records(file, ball.manifold, layout=layout)
         book = Ledger(ledger) if ledger is not None else None
         with _progress("mean") as progress:
-            release = private_mean(x, ball, epsilon, bound=bound, ledger=book, dataset=dataset, progress=progress)  # type: ignore[arg-type]
+            release = private_mean(x, ball, epsilon, bound=cast(Any, bound), ledger=book, dataset=dataset, progress=progress)
         print(release.to_json() if as_json else release)
         if out is not None:
             _write_whole(out, release.to_json() + "\n")
@@ -192,7 +192,7 @@ def plan_command(
         from geodp.planning import plan
 
         ball = _ball(manifold, center, radius)
-        result = plan(ball, n, epsilon, error=error, quantile=quantile, bound=bound)  # type: ignore[arg-type]
+        result = plan(ball, n, epsilon, error=error, quantile=quantile, bound=cast(Any, bound))
         if plot is not None:
             from geodp.plots import error_against_n
 

@@ -116,15 +116,16 @@ class Release:
 
     def __str__(self) -> str:
         origin = " (the origin)" if np.array_equal(self.ball.center, self.manifold.origin) else ""
-        center = np.array2string(self.ball.center, precision=6, suppress_small=True, separator=", ", prefix=" " * 16)
-        value = np.array2string(self.value, precision=6, suppress_small=True, separator=", ", prefix=" " * 16)
+        center = np.array2string(self.ball.center, precision=6, suppress_small=True, separator=", ", prefix=" " * 14)
+        value = np.array2string(self.value, precision=6, suppress_small=True, separator=", ", prefix=" " * 14)
         lines = [
             ("value", value),
             ("epsilon", f"{self.epsilon:g}, pure differential privacy; neighbours: {self.neighbours}"),
             ("error", f"within {self.error_quantile(0.95):.3g} of the mean of the clipped records with probability 95%"),
             ("", f"on average at most {self.expected_error():.3g} away (geodesic distance)"),
             ("manifold", repr(self.manifold)),
-            ("ball", f"radius {self.ball.radius:g} about {center}{origin}"),
+            ("radius", f"{self.ball.radius:g}, of the public ball"),
+            ("center", f"{center}{origin}"),
             ("records", f"{self.n}"),
             (
                 "mechanism",
