@@ -77,7 +77,7 @@ class Server:
         import psycopg
 
         with psycopg.connect(host=str(self.folder), user="geodp", dbname="postgres", autocommit=True) as connection:
-            connection.execute(statement)  # type: ignore[arg-type]
+            connection.execute(statement)
 
     def crash(self) -> None:
         """Let every process of the server quit at once without writing anything more: recovery follows at the next start."""
@@ -123,7 +123,7 @@ def _start() -> Server | str:
     if binaries is None:
         return "no PostgreSQL server on this machine: initdb and postgres were not found"
     try:
-        import psycopg  # noqa: F401
+        import psycopg  # noqa: F401 - only whether it can be imported matters
     except ImportError:
         return "the driver is missing: pip install 'geodp[postgres]'"
     try:

@@ -156,4 +156,4 @@ def test_results_past_the_range_of_float64_are_refused() -> None:
 )
 def test_impossible_manifolds_are_refused(make: object, error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=re.escape(sentence)):
-        make()  # type: ignore[operator]
+        make()

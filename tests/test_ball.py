@@ -104,7 +104,7 @@ def test_the_center_must_be_one_point_of_the_manifold() -> None:
     with pytest.raises(ValueError, match="finite"):
         Ball(Euclidean(2), [0.0, np.nan], 0.5)
     with pytest.raises(TypeError, match="must be a Manifold"):
-        Ball("sphere", [0.0, 0.0, 1.0], 0.5)  # type: ignore[arg-type]
+        Ball("sphere", [0.0, 0.0, 1.0], 0.5)
 
 
 @every_manifold
@@ -119,7 +119,7 @@ def test_balls_compare_by_value_and_do_not_change(manifold: Manifold) -> None:
     with pytest.raises(ValueError, match="read-only"):
         ball.center[...] = 0.0
     with pytest.raises(AttributeError):
-        ball.radius = 1.0  # type: ignore[misc]
+        ball.radius = 1.0
 
 
 def test_a_ball_does_not_follow_later_changes_of_the_array_it_was_made_from() -> None:

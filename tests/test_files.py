@@ -280,7 +280,7 @@ def test_lists_in_parquet_are_rows_and_a_list_of_another_length_is_an_invalid_re
         np.testing.assert_array_equal(read[[0, 2, 4]], points[[0, 2, 4]])
         assert np.isnan(read).all(axis=(1, 2)).tolist() == bad
     flat = [None if i == 1 else row for i, row in enumerate(points.reshape(5, 9).tolist())]
-    flat[3] = [None, *flat[3][1:]]  # type: ignore[index]
+    flat[3] = [None, *flat[3][1:]]
     for kind in (pa.list_(pa.float64(), 9), pa.list_(pa.float64())):
         pq.write_table(pa.table({"id": range(5), "tensor": pa.array(flat, kind)}), tmp_path / "x.parquet")
         read = read_records(tmp_path / "x.parquet", SPD(3), columns=["tensor"])
@@ -533,7 +533,7 @@ def test_a_bad_file_gets_one_sentence_without_a_cell_of_it(
 ) -> None:
     make(tmp_path / name)
     with pytest.raises(FileError, match=re.escape(sentence)) as caught:
-        read_records(tmp_path / name, manifold, **options)  # type: ignore[arg-type]
+        read_records(tmp_path / name, manifold, **options)
     message = str(caught.value)
     assert name in message or "has no layout" in message
     assert str(SECRET)[:5] not in message

@@ -173,7 +173,7 @@ def test_spd3_against_a_double_integral_over_eigenvalues(sigma: float) -> None:
 
     def integral(curved: bool, kernel: object, reach: float) -> float:
         value, _ = integrate.dblquad(
-            lambda angle, w: interaction(w, angle, curved) * w * kernel(w),  # type: ignore[operator]
+            lambda angle, w: interaction(w, angle, curved) * w * kernel(w),
             0.0,
             reach,
             0.0,
@@ -372,7 +372,7 @@ def test_sigma_must_be_positive_and_finite(law_type: type[Law], sigma: float) ->
 
 def test_a_law_needs_a_manifold() -> None:
     with pytest.raises(TypeError, match="lives on a manifold"):
-        Laplace(3, 1.0)  # type: ignore[arg-type]
+        Laplace(3, 1.0)
 
 
 def test_probabilities_must_be_probabilities() -> None:

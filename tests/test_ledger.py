@@ -94,7 +94,7 @@ def test_a_charge_is_what_the_history_shows_later(ledger: Ledger, url: str) -> N
     assert Ledger(url).history("scans") == [first, second]
     assert second.id > first.id
     with pytest.raises(dataclasses.FrozenInstanceError):
-        first.epsilon = Decimal(0)  # type: ignore[misc]
+        first.epsilon = Decimal(0)
 
 
 def test_data_sets_have_separate_budgets_and_are_listed_in_order(ledger: Ledger) -> None:
@@ -118,7 +118,7 @@ def test_opening_again_with_the_same_total_changes_nothing(ledger: Ledger) -> No
 def test_opening_again_with_another_total_is_refused(ledger: Ledger, other: object) -> None:
     ledger.open("scans", 1)
     with pytest.raises(LedgerError, match="'scans' is open with a total epsilon of 1, not") as caught:
-        ledger.open("scans", other)  # type: ignore[arg-type]
+        ledger.open("scans", other)
     in_one_sentence(caught.value)
     assert ledger.total("scans") == 1
 
@@ -196,14 +196,14 @@ def test_any_charges_add_exactly_and_never_pass_the_total(total: object, parts: 
     # the precision and rounding a program sets for its own sums must not matter
     with tempfile.TemporaryDirectory() as folder, localcontext(prec=precision, rounding=ROUND_UP):
         ledger = Ledger(f"sqlite:///{folder}/budget.db")
-        ledger.open("scans", total)  # type: ignore[arg-type]
+        ledger.open("scans", total)
         for part in [*parts, "a unit too much", "all"]:
-            asked = f"{SHARES[part](int(left * 10**30))}e-30" if part in SHARES else part  # type: ignore[index]
+            asked = f"{SHARES[part](int(left * 10**30))}e-30" if part in SHARES else part
             if as_fraction(asked) == 0:
                 continue
             fits = as_fraction(asked) <= left
             try:
-                charge = ledger.charge("scans", asked, what="mean")  # type: ignore[arg-type]
+                charge = ledger.charge("scans", asked, what="mean")
             except BudgetExhausted:
                 assert not fits
             else:
@@ -219,7 +219,7 @@ def test_any_charges_add_exactly_and_never_pass_the_total(total: object, parts: 
 @given(epsilons)
 @settings(max_examples=200, deadline=None, derandomize=True)
 def test_what_is_charged_is_the_number_that_was_written(epsilon: object) -> None:
-    exact = exact_epsilon(epsilon)  # type: ignore[arg-type]
+    exact = exact_epsilon(epsilon)
     assert Fraction(exact) == as_fraction(epsilon)
     assert exact_epsilon(str(exact)) == exact
     assert "E+" not in str(exact)
@@ -234,7 +234,7 @@ def test_what_is_charged_is_the_number_that_was_written(epsilon: object) -> None
     ],
 )  # fmt: skip
 def test_numbers_are_kept_as_people_write_them(epsilon: object, exact: str) -> None:
-    assert str(exact_epsilon(epsilon)) == exact  # type: ignore[arg-type]
+    assert str(exact_epsilon(epsilon)) == exact
 
 
 BAD_EPSILONS = [
@@ -253,7 +253,7 @@ BAD_EPSILONS = [
 def test_what_is_no_epsilon_is_refused_and_changes_nothing(
     untouched: Ledger, epsilon: object, kind: type[Exception], reason: str
 ) -> None:
-    for spend in (lambda: untouched.open("new", epsilon), lambda: untouched.charge("scans", epsilon, what="mean")):  # type: ignore[arg-type]
+    for spend in (lambda: untouched.open("new", epsilon), lambda: untouched.charge("scans", epsilon, what="mean")):
         with pytest.raises(kind, match=reason) as caught:
             spend()
         in_one_sentence(caught.value)
@@ -276,7 +276,7 @@ def test_what_is_no_name_or_purpose_is_refused(untouched: Ledger, text: object, 
     ]  # fmt: skip
     for use in uses:
         with pytest.raises(kind, match=reason) as caught:
-            use()  # type: ignore[no-untyped-call]
+            use()
         in_one_sentence(caught.value)
     assert len(untouched.history("scans")) == 1
 
@@ -296,7 +296,7 @@ def test_a_receipt_that_is_no_json_is_refused_without_quoting_it(untouched: Ledg
 )
 def test_numbers_and_receipts_of_the_wrong_type_are_refused(untouched: Ledger, number: object, receipt: object) -> None:
     with pytest.raises(TypeError, match="of type"):
-        untouched.attach(number, receipt)  # type: ignore[arg-type]
+        untouched.attach(number, receipt)
 
 
 # ledgers that are absent, unknown or out of order
@@ -345,7 +345,7 @@ def test_a_url_of_no_durable_ledger_is_refused_with_the_right_form(url: str) -> 
 @pytest.mark.parametrize("url", [None, 1, b"sqlite:///budget.db", Path("budget.db")])
 def test_a_url_is_text(url: object) -> None:
     with pytest.raises(TypeError, match="the URL of a ledger must be a str"):
-        Ledger(url)  # type: ignore[arg-type]
+        Ledger(url)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, math.nan, math.inf, 1e7])
@@ -495,7 +495,7 @@ def test_on_postgresql_a_user_who_may_only_read_is_told_so() -> None:
         assert reader.remaining("scans") == 1
         for use in (reader.charge, reader.open):
             with pytest.raises(LedgerError, match="is read-only for this user") as caught:
-                use("scans", "0.1", what="mean") if use == reader.charge else use("other", 1)  # type: ignore[operator]
+                use("scans", "0.1", what="mean") if use == reader.charge else use("other", 1)
             in_one_sentence(caught.value)
     server.execute("DROP OWNED BY reader")
     server.execute("DROP ROLE reader")
@@ -537,7 +537,7 @@ def test_on_postgresql_a_held_row_is_waited_for_and_then_reported() -> None:
     ledger.open("scans", 1)
     ledger.open("free", 1)
     with psycopg.connect(host=str(server.folder), user="geodp", dbname="postgres") as other:
-        other.execute(f"SELECT * FROM {schema}.geodp_dataset WHERE name = 'scans' FOR UPDATE")  # type: ignore[arg-type]
+        other.execute(f"SELECT * FROM {schema}.geodp_dataset WHERE name = 'scans' FOR UPDATE")
         with pytest.raises(LedgerLocked, match=r"was held by another process for 0.3 s") as caught:
             ledger.charge("scans", "0.1", what="mean")
         in_one_sentence(caught.value)
@@ -556,7 +556,7 @@ def test_a_commit_is_synced_to_the_disk_and_its_folder(file: Path) -> None:
 
     @event.listens_for(ledger._database.engine, "commit")
     def read_level(connection: object) -> None:
-        levels.append(connection.exec_driver_sql("PRAGMA synchronous").scalar())  # type: ignore[attr-defined]
+        levels.append(connection.exec_driver_sql("PRAGMA synchronous").scalar())
 
     ledger.charge("scans", "0.1", what="mean")
     assert levels == [3]
@@ -569,7 +569,7 @@ def test_on_postgresql_a_commit_is_synced_where_the_server_would_not() -> None:
 
         @event.listens_for(ledger._database.engine, "commit")
         def read_level(connection: object, levels: list[object] = levels) -> None:
-            levels.append(connection.exec_driver_sql("SHOW synchronous_commit").scalar())  # type: ignore[attr-defined]
+            levels.append(connection.exec_driver_sql("SHOW synchronous_commit").scalar())
 
         ledger.open("scans", 1)
         ledger.charge("scans", "0.1", what="mean")

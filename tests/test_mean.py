@@ -55,7 +55,7 @@ def converged(x: np.ndarray, ball: Ball, most_passes: int = 40, **options: objec
     def stop(iteration: int, done: int, total: int | None) -> None:
         assert iteration <= most_passes, "too many passes"
 
-    result = frechet_mean(x, ball, progress=stop, **options)  # type: ignore[arg-type]
+    result = frechet_mean(x, ball, progress=stop, **options)
     assert result.error_bound <= default_tolerance(ball)
     assert result.iterations <= most_passes
     assert ball.manifold.check_point(result.point) is None

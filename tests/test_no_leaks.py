@@ -140,9 +140,9 @@ BAD_CALLS: dict[str, Callable[[], object]] = {
     "longdouble": lambda: private_mean(X.astype(np.longdouble) * np.longdouble("1e4000"), NORTH, 1.0),
     "wrong manifold": lambda: private_mean(secret_records(20, 3, 3), Ball(SPD(2), np.eye(2), 1.0), 1.0),
     "no law": lambda: private_mean(secret_records(2, 3, 3), Ball(SPD(3), np.eye(3), 1.0), 1.0),
-    "bound": lambda: private_mean(X, NORTH, 1.0, bound="blunt"),  # type: ignore[arg-type]
+    "bound": lambda: private_mean(X, NORTH, 1.0, bound="blunt"),
     "no ledger": lambda: private_mean(X, NORTH, 1.0, dataset="d"),
-    "simulated": lambda: private_mean(X, NORTH, 1.0, simulate=7),  # type: ignore[arg-type]
+    "simulated": lambda: private_mean(X, NORTH, 1.0, simulate=7),
     "tolerance": lambda: frechet_mean(secret_points(SPD(3)), Ball(SPD(3), np.eye(3), 2.0), tolerance=1e-30),
     "weights": lambda: frechet_mean(X, NORTH, weights=-secret_records(20)),
     "few weights": lambda: frechet_mean(X, NORTH, weights=np.abs(secret_records(3))),
@@ -159,7 +159,7 @@ def test_no_failure_of_a_release_quotes_a_record(case: str, listening: Listen) -
 def test_no_data_set_makes_a_release_talk(manifold: Manifold, listening: Listen) -> None:
     ball = Ball(manifold, manifold.origin, 0.5)
     for x in (secret_points(manifold), secret_records(20, *manifold.point_shape), 1e-310 * secret_points(manifold)):
-        assert listening(lambda x=x: private_mean(x, ball, 20.0)) is None  # type: ignore[misc]
+        assert listening(lambda x=x: private_mean(x, ball, 20.0)) is None
 
 
 def test_no_failure_of_the_ledger_quotes_a_record(tmp_path: Path, listening: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_no_failure_of_the_estimator_quotes_a_record(listening: Listen) -> None:
 
     model = PrivateFrechetMean("Sphere(2)", radius=0.5)
     for x in (secret_records(20, 4), secret_records(20), X.astype(str), X.astype(object), X + 1j, [[8675309.0], [1.0, 2.0]]):
-        assert listening(lambda x=x: model.fit(x)) is not None  # type: ignore[misc]
+        assert listening(lambda x=x: model.fit(x)) is not None
     assert listening(lambda: model.transform(X)) is not None
     model.fit(secret_points(Sphere(2)))
     assert listening(lambda: model.transform(secret_records(20, 4))) is not None
@@ -262,9 +262,9 @@ def test_no_file_is_quoted_whatever_is_wrong_with_it(tmp_path: Path, listening: 
     failures = 0
     for path in bad_files(tmp_path):
         for manifold in FILE_MANIFOLDS:
-            failures += listening(lambda path=path, manifold=manifold: read_records(path, manifold)) is not None  # type: ignore[misc]
+            failures += listening(lambda path=path, manifold=manifold: read_records(path, manifold)) is not None
             # a file of records given as the centre by mistake
-            failures += listening(lambda path=path, manifold=manifold: parse_center(path, manifold)) is not None  # type: ignore[misc]
+            failures += listening(lambda path=path, manifold=manifold: parse_center(path, manifold)) is not None
     assert failures > 100
 
 

@@ -639,10 +639,10 @@ def test_a_stream_that_changes_its_length_is_refused_and_charges_nothing(later: 
     """The noise is for as many records as were counted: fewer in the mean would need more noise."""
 
     def stream() -> Iterator[Array]:
-        stream.calls += 1  # type: ignore[attr-defined]
-        yield np.tile([0.0, 0.0, 1.0], (500 if stream.calls == 1 else later, 1))  # type: ignore[attr-defined]
+        stream.calls += 1
+        yield np.tile([0.0, 0.0, 1.0], (500 if stream.calls == 1 else later, 1))
 
-    stream.calls = 0  # type: ignore[attr-defined]
+    stream.calls = 0
     with pytest.raises(ValueError, match="500"):
         private_mean(stream, SPHERE, 1.0, ledger=ledger, dataset="d")
     assert ledger.spent("d") == 0

@@ -128,9 +128,9 @@ def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1 but is 0"):
         sensitivity(ball, 0)
     with pytest.raises(TypeError, match="whole number"):
-        sensitivity(ball, 10.5)  # type: ignore[arg-type]
+        sensitivity(ball, 10.5)
     with pytest.raises(ValueError, match="one of sharp, reimherr2021 but is 'best'"):
-        sensitivity(ball, 10, bound="best")  # type: ignore[arg-type]
+        sensitivity(ball, 10, bound="best")
     assert sensitivity(ball, np.int64(10)) == sensitivity(ball, 10)
 
 

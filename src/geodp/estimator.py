@@ -16,6 +16,7 @@ from geodp.manifolds._functions import Array
 from geodp.release import Release, private_mean
 
 
+# scikit-learn has no type hints, so its classes are Any to the checker
 class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Release the Fréchet mean of the rows of ``X``, and map records to normal coordinates about it.
 

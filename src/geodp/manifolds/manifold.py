@@ -7,7 +7,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -335,7 +335,8 @@ class Manifold(ABC):
         return float(np.broadcast_to(values, leading)[index])
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(str(getattr(self, f.name)) for f in fields(self))})"  # type: ignore[arg-type]
+        parameters = fields(cast(Any, self))  # every manifold is a dataclass
+        return f"{type(self).__name__}({', '.join(str(getattr(self, parameter.name)) for parameter in parameters)})"
 
 
 class HadamardManifold(Manifold):
