@@ -25,16 +25,16 @@ UNSURE = -2.0
 #: Past this ratio of eigenvalues the general path, which works with factors, is more accurate.
 MOST_SPREAD = 1e4
 #: Twice the relative asymmetry below which a matrix counts as symmetric to rounding.
-_TIDY = 32.0 * 2.0**-52
+TIDY = 32.0 * 2.0**-52
 
 
-def _compiled(function: F) -> F:
+def compiled(function: F) -> F:
     # contraction and reassociation change only the order and the rounding of sums, which the error bounds allow for
     jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
     return cast(F, jit(function))
 
 
-@_compiled
+@compiled
 def _log(values: Array, count: int) -> None:
     """Natural logarithms of the first ``count`` values, positive and normal, in place; to about an ulp.
 
@@ -55,7 +55,7 @@ def _log(values: Array, count: int) -> None:
         values[i] = e * 0.6931471805599453 + (2.0 * f + 2.0 * f * s * (1.0 / 3.0 + s * (1.0 / 5.0 + s * series)))
 
 
-@_compiled
+@compiled
 def _across(vx: float, vy: float, vz: float) -> tuple[float, float, float, float, float, float]:
     """An orthonormal pair across a unit vector, without a singular direction (Duff and others, 2017)."""
     sign = 1.0 if vz >= 0.0 else -1.0
@@ -64,7 +64,7 @@ def _across(vx: float, vy: float, vz: float) -> tuple[float, float, float, float
     return 1.0 + sign * vx * vx * s, sign * wx, -sign * vx, wx, sign + vy * vy * s, -vy
 
 
-@_compiled
+@compiled
 def spd2(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) -> float:
     """2x2 positive-definite matrices.
 
@@ -73,15 +73,20 @@ def spd2(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
     ``beta b``, squared length, and three entries of the Hessian.
     """
     l00, l10, l11 = inverse[0, 0], inverse[1, 0], inverse[1, 1]
+    entries = np.empty((4, block))
     room = np.empty((6, block))
     hs, ds, bs, rhos, highs, lows = room[0], room[1], room[2], room[3], room[4], room[5]
-    farthest = doubts = 0.0
+    squares = np.empty(block)
+    farthest, doubts = 0.0, 0
     for start in range(0, len(x), block):
         count = min(block, len(x) - start)
-        # a loop without calls or branches, so that it runs on several records at once
+        # loops that only sort entries, or have no calls and branches, so that they run on several records at once
         for i in range(count):
-            x00, x10, x01, x11 = x[start + i, 0, 0], x[start + i, 1, 0], x[start + i, 0, 1], x[start + i, 1, 1]
-            doubts += 0.0 if abs(x10 - x01) <= _TIDY * abs(x10) else 1.0
+            for j in range(4):
+                entries[j, i] = x[start + i, j // 2, j % 2]
+        for i in range(count):
+            x00, x01, x10, x11 = entries[0, i], entries[1, i], entries[2, i], entries[3, i]
+            tidy = abs(x10 - x01) <= TIDY * abs(x10)
             x10 = 0.5 * (x10 + x01)
             half = l10 * x00 + l11 * x10
             a00, b = l00 * l00 * x00, l00 * half
@@ -89,37 +94,35 @@ def spd2(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
             h, d = 0.5 * (a00 + a11), 0.5 * (a00 - a11)
             rho = math.sqrt(d * d + b * b)
             high, low = h + rho, h - rho
-            doubts += 0.0 if high < MOST_SPREAD * low else 1.0
-            doubts += 0.0 if high < 1e100 else 1.0
-            doubts += 0.0 if low > 1e-100 else 1.0
+            doubts += 0 if tidy & (high < MOST_SPREAD * low) & (high < 1e100) & (low > 1e-100) else 1
             hs[i], ds[i], bs[i], rhos[i], highs[i], lows[i] = h, d, b, rho, high, low
-        if doubts > 0.0:
+        if doubts > 0:
             return UNSURE
         _log(highs, count)
         _log(lows, count)
         s0 = s1 = s2 = s3 = s4 = s5 = s6 = 0.0
         for i in range(count):
-            w, rho = weights[start + i], max(rhos[i], 1e-200)
+            w, h, d, b, rho, high, low = weights[start + i], hs[i], ds[i], bs[i], rhos[i], highs[i], lows[i]
+            inverted = 1.0 / (rho if rho > 0.0 else 1.0)
             # a multiple of the identity has d = b = 0, and any beta will do
-            beta = 0.5 * (highs[i] - lows[i]) / rho if rhos[i] > 0.0 else 1.0 / hs[i]
-            square = highs[i] * highs[i] + lows[i] * lows[i]
-            farthest = max(farthest, square)
-            across = beta * hs[i]
-            turn_d, turn_b = ds[i] / rho, bs[i] / rho
-            rest = across - 1.0
-            s0 += w * 0.5 * (highs[i] + lows[i])
-            s1 += w * beta * ds[i]
-            s2 += w * beta * bs[i]
-            s3 += w * square
-            s4 += w * (across - rest * turn_d * turn_d)
-            s5 -= w * rest * turn_d * turn_b
-            s6 += w * (across - rest * turn_b * turn_b)
+            beta = 0.5 * (high - low) * inverted if rho > 0.0 else 1.0 / h
+            across, turn_d, turn_b = beta * h, d * inverted, b * inverted
+            squares[i] = high * high + low * low
+            rest = w * (across - 1.0)
+            s0 += w * 0.5 * (high + low)
+            s1 += w * beta * d
+            s2 += w * beta * b
+            s3 += w * squares[i]
+            s4 += w * across - rest * turn_d * turn_d
+            s5 -= rest * turn_d * turn_b
+            s6 += w * across - rest * turn_b * turn_b
+        farthest = max(farthest, squares[:count].max())
         row = blocks[start // block]
         row[0], row[1], row[2], row[3], row[4], row[5], row[6] = s0, s1, s2, s3, s4, s5, s6
     return math.sqrt(farthest)
 
 
-@_compiled
+@compiled
 def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) -> float:
     """3x3 positive-definite matrices: the deflation of ``_small_eigen``, without forming the last two eigenvectors.
 
@@ -133,6 +136,7 @@ def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
     room = np.empty((12, block))
     vxs, vys, vzs, ds, bs, rhos = room[0], room[1], room[2], room[3], room[4], room[5]
     e0s, e1s, e2s, f0s, f1s, f2s = room[6], room[7], room[8], room[9], room[10], room[11]
+    lengths = np.empty(block)
     farthest = doubts = 0.0
     for start in range(0, len(x), block):
         count = min(block, len(x) - start)
@@ -140,7 +144,7 @@ def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
             j = start + i
             y10, y20, y21 = 0.5 * (x[j, 1, 0] + x[j, 0, 1]), 0.5 * (x[j, 2, 0] + x[j, 0, 2]), 0.5 * (x[j, 2, 1] + x[j, 1, 2])
             off = abs(x[j, 1, 0] - x[j, 0, 1]) + abs(x[j, 2, 0] - x[j, 0, 2]) + abs(x[j, 2, 1] - x[j, 1, 2])
-            doubts += 0.0 if off <= _TIDY * (abs(y10) + abs(y20) + abs(y21)) else 1.0
+            doubts += 0.0 if off <= TIDY * (abs(y10) + abs(y20) + abs(y21)) else 1.0
             entries[0, i], entries[1, i], entries[2, i] = x[j, 0, 0], y10, x[j, 1, 1]
             entries[3, i], entries[4, i], entries[5, i] = y20, y21, x[j, 2, 2]
         for i in range(count):
@@ -215,21 +219,21 @@ def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
             t10 += rest * vx * vy + bd * (ux * uy - wx * wy) + bb * (ux * wy + wx * uy)
             t20 += rest * vx * vz + bd * (ux * uz - wx * wz) + bb * (ux * wz + wx * uz)
             t21 += rest * vy * vz + bd * (uy * uz - wy * wz) + bb * (uy * wz + wy * uz)
-            square = f0 * f0 + f1 * f1 + f2 * f2
-            farthest = max(farthest, square)
-            squares += w * square
+            lengths[i] = f0 * f0 + f1 * f1 + f2 * f2
+            squares += w * lengths[i]
             g01, g02 = e0 - e1, e0 - e2
             first = 0.5 * (f0 - f1) * (e0 + e1) / (g01 if g01 != 0.0 else 1.0)
             second_factor = 0.5 * (f0 - f2) * (e0 + e2) / (g02 if g02 != 0.0 else 1.0)
             curve = beta * middle + (first if g01 != 0.0 else 1.0) + (second_factor if g02 != 0.0 else 1.0)
             hessian += w * (2.0 + curve) / 5.0
+        farthest = max(farthest, lengths[:count].max())
         row = blocks[start // block]
         row[0], row[1], row[2], row[3], row[4], row[5] = t00, t10, t11, t20, t21, t22
         row[6], row[7] = squares, hessian
     return math.sqrt(farthest)
 
 
-@_compiled
+@compiled
 def sphere2(x: Array, weights: Array, p: Array, block: int, blocks: Array) -> float:
     """Unit vectors in space: the logarithm at ``p`` of ``x`` is ``f (x - c p)`` with ``c = p.x`` and ``f = t/sin t``.
 
@@ -279,7 +283,25 @@ def sphere2(x: Array, weights: Array, p: Array, block: int, blocks: Array) -> fl
     return lowest
 
 
-@_compiled
+#: Long records taken at a time: few enough to stay in the cache between their two uses.
+_FEW = 8
+
+
+@compiled
+def _add_eight(total: Array, records: Array, factors: Array) -> None:
+    """``total += factors @ records``, with one load and one store of the total for all eight records."""
+    r0, r1, r2, r3, r4, r5, r6, r7 = (
+        records[0], records[1], records[2], records[3], records[4], records[5], records[6], records[7]
+    )  # fmt: skip
+    f0, f1, f2, f3, f4, f5, f6, f7 = (
+        factors[0], factors[1], factors[2], factors[3], factors[4], factors[5], factors[6], factors[7]
+    )  # fmt: skip
+    for j in range(len(total)):
+        first = (f0 * r0[j] + f1 * r1[j]) + (f2 * r2[j] + f3 * r3[j])
+        total[j] += first + ((f4 * r4[j] + f5 * r5[j]) + (f6 * r6[j] + f7 * r7[j]))
+
+
+@compiled
 def sphere(x: Array, weights: Array, p: Array, radius: float, block: int, blocks: Array) -> float:
     """Vectors of length ``radius`` in any dimension, about the unit vector ``p``: every record is read once.
 
@@ -287,30 +309,39 @@ def sphere(x: Array, weights: Array, p: Array, radius: float, block: int, blocks
     smallest cosine.
     """
     size = len(p)
-    lowest = 1.0
+    lowest, doubts = 1.0, 0
     total = np.empty(size)
+    lengths, cosines, factors = np.empty(_FEW), np.empty(_FEW), np.empty(_FEW)
     for start in range(0, len(x), block):
+        stop = min(start + block, len(x))
         total[:] = 0.0
         along = squares = 0.0
-        for i in range(start, min(start + block, len(x))):
-            record, w = x[i], weights[i]
-            square = c = 0.0
-            for j in range(size):
-                square += record[j] * record[j]
-                c += record[j] * p[j]
-            length = math.sqrt(square)
-            if not abs(length - radius) <= 5e-7 * radius:
-                return UNSURE
-            c = min(c / length, 1.0)
-            lowest = min(lowest, c)
-            sine = math.sqrt((1.0 - c) * (1.0 + c))
-            angle = math.acos(c)
-            f = w * angle / sine if sine > 0.0 else w
-            along += f * c
-            squares += w * angle * angle
-            f /= length
-            for j in range(size):
-                total[j] += f * record[j]
+        for first in range(start, stop, _FEW):
+            count = min(_FEW, stop - first)
+            for i in range(count):
+                record = x[first + i]
+                square = c = 0.0
+                for j in range(size):
+                    square += record[j] * record[j]
+                    c += record[j] * p[j]
+                lengths[i], cosines[i] = math.sqrt(square), c
+            for i in range(count):
+                doubts += 0 if abs(lengths[i] - radius) <= 5e-7 * radius else 1
+                c, w = min(cosines[i] / lengths[i], 1.0), weights[first + i]
+                lowest = min(lowest, c)
+                sine, angle = math.sqrt((1.0 - c) * (1.0 + c)), math.acos(c)
+                f = w * angle / sine if sine > 0.0 else w
+                along += f * c
+                squares += w * angle * angle
+                factors[i] = f / lengths[i]
+            if count == _FEW:
+                _add_eight(total, x[first : first + _FEW], factors)
+            else:
+                for i in range(count):
+                    for j in range(size):
+                        total[j] += factors[i] * x[first + i, j]
+        if doubts > 0:
+            return UNSURE
         row = blocks[start // block]
         row[:size] = total
         row[size], row[size + 1] = along, squares

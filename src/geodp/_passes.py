@@ -10,6 +10,7 @@ import importlib.util
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from geodp.ball import Ball
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds._functions import Array, angle_over_sine, conjugate, spectral, symmetric, transpose, two_sum
+from geodp.manifolds._small_eigen import eigvalsh
 from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold
 from geodp.manifolds.spd import cholesky, vector_from_symmetric
 
@@ -224,13 +226,11 @@ class SPDLarge(_ScaledSPD):
     """Larger matrices: whitening as two products over the whole chunk, then ``eigh``."""
 
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
-        n, k = len(records), len(p)
+        n = len(records)
         off = np.abs(records - transpose(records)).max(axis=(1, 2))
         if not (off <= 16.0 * EPSILON * np.abs(records).max(axis=(1, 2))).all():
             return None
-        inverse = self.inverse(p)
-        half = (records.reshape(-1, k) @ inverse.T).reshape(n, k, k)
-        whitened = symmetric((np.ascontiguousarray(transpose(half)).reshape(-1, k) @ inverse.T).reshape(n, k, k))
+        whitened = self.whitened(p, records)
         if not np.isfinite(whitened).all():
             return None
         values, vectors = np.linalg.eigh(whitened)
@@ -242,6 +242,34 @@ class SPDLarge(_ScaledSPD):
         hessian = weights @ _mean_hessian(values, logs)
         reach = math.sqrt(float(squares.max()))
         return Pass.of_blocks(n, sums, float(weights @ squares), reach, np.asarray(hessian), float(weights.sum()))
+
+    def whitened(self, p: Array, records: Array) -> Array:
+        n, k = records.shape[:2]
+        inverse = self.inverse(p)
+        half = (records.reshape(-1, k) @ inverse.T).reshape(n, k, k)
+        return symmetric((np.ascontiguousarray(transpose(half)).reshape(-1, k) @ inverse.T).reshape(n, k, k))
+
+
+class SPDCompiled(SPDLarge):
+    """The same, compiled, without eigen-decompositions: those for the Hessian are made for a few records of each chunk."""
+
+    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
+        from geodp import _kernels, _spd_kernel
+
+        k = len(p)
+        blocks = _rows(records, k * (k + 1) // 2 + 1)
+        reach = _spd_kernel.spd(records, weights, self.inverse(p), _spd_kernel.quadrature(), Pass.BLOCK, blocks)
+        if reach == _kernels.UNSURE:
+            return None
+        few = slice(None, None, -(-len(records) // _FEW))
+        values: Array = eigvalsh(self.whitened(p, records[few]))
+        hessian, seen = weights[few] @ _mean_hessian(values, np.log(values)), float(weights[few].sum())
+        logs = blocks[:, :-1] * vector_from_symmetric(np.ones((k, k)))
+        return Pass.of_blocks(len(records), logs, float(blocks[:, -1].sum()), reach, np.asarray(hessian), seen)
+
+
+#: Records of a chunk whose eigenvalues are taken for the mean Hessian, which need not be exact.
+_FEW = 64
 
 
 def _mean_hessian(values: Array, logs: Array) -> Array:
@@ -341,13 +369,18 @@ def _rows(records: Array, columns: int) -> Array:
 
 def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
     """The fastest evaluator for so many records (``None``: unknown) of a manifold."""
-    if isinstance(manifold, SPD) and manifold.k > 3:
-        return SPDLarge(manifold)
     size = math.prod(manifold.point_shape)
-    compile_it = (count is None or count * size >= _WORTH_COMPILING) and importlib.util.find_spec("numba") is not None
+    compile_it = (count is None or count * size >= _WORTH_COMPILING) and _numba_is_there()
+    if isinstance(manifold, SPD) and manifold.k > 3:
+        return SPDCompiled(manifold) if compile_it else SPDLarge(manifold)
     compiled: dict[Manifold, type[FastEvaluator]] = {SPD(2): SPD2, SPD(3): SPD3, Sphere(2): Sphere2}
     if compile_it and manifold in compiled:
         return compiled[manifold](manifold)
     if isinstance(manifold, Sphere) and manifold.d > 1:
         return SphereLarge(manifold) if compile_it else SphereAny(manifold)
     return GeneralEvaluator(manifold)
+
+
+@cache
+def _numba_is_there() -> bool:
+    return importlib.util.find_spec("numba") is not None
