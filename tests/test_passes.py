@@ -79,7 +79,7 @@ def test_clipping_on_the_fast_path_equals_the_ball(manifold: Manifold, kind: typ
     x, _, _ = setting(manifold)
     radius = 1.2 / np.sqrt(max(manifold.curvature, 1.0))
     ball = Ball(manifold, manifold.origin, radius)
-    result, kept = kind(manifold).clip(ball, x, None)
+    result, kept = kind(manifold).clip(ball, ball.center, x, None)
     assert kept is x
     assert result.seen > 0.0
     outside = x.copy()
@@ -87,7 +87,7 @@ def test_clipping_on_the_fast_path_equals_the_ball(manifold: Manifold, kind: typ
         np.nan,
         manifold.exp(manifold.origin, manifold.tangent(manifold.origin, 1.1 * radius * np.eye(manifold.dim)[0])),
     )
-    result, kept = kind(manifold).clip(ball, outside, None)
+    result, kept = kind(manifold).clip(ball, ball.center, outside, None)
     assert result.seen == 0.0
     assert np.array_equal(kept, ball.clip(outside))
     assert not np.shares_memory(kept, outside)
@@ -101,7 +101,7 @@ def test_no_record_that_is_off_gets_past_the_fast_path(manifold: Manifold, kind:
     x[8] *= 1.01
     x[9, 0] += 1e-4
     ball = Ball(manifold, manifold.origin, 1.2 / np.sqrt(max(manifold.curvature, 1.0)))
-    _, kept = kind(manifold).clip(ball, x, None)
+    _, kept = kind(manifold).clip(ball, ball.center, x, None)
     assert np.array_equal(kept, ball.clip(x))
 
 

@@ -89,8 +89,8 @@ class Evaluator(ABC):
         """The pass at ``p`` over records in the ball."""
 
     @abstractmethod
-    def clip(self, ball: Ball, records: Array, weights: Array | None) -> tuple[Pass, Array]:
-        """The pass at the centre over clipped records, and these records: the same array if none had to change."""
+    def clip(self, ball: Ball, p: Array, records: Array, weights: Array | None) -> tuple[Pass, Array]:
+        """The pass at ``p``, in the ball, over clipped records, and these records: the same array if none had to change."""
 
     @abstractmethod
     def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
@@ -106,9 +106,9 @@ class GeneralEvaluator(Evaluator):
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         return self.from_logs(p, self.manifold.raw_log(p, records), weights)
 
-    def clip(self, ball: Ball, records: Array, weights: Array | None) -> tuple[Pass, Array]:
+    def clip(self, ball: Ball, p: Array, records: Array, weights: Array | None) -> tuple[Pass, Array]:
         clipped, logs = ball.clip_with_logs(records)
-        return self.from_logs(ball.center, logs, weights), clipped
+        return self.from_logs(p, logs, weights) if p is ball.center else self.evaluate(p, clipped, weights), clipped
 
     def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
         return gradient
@@ -143,11 +143,14 @@ class FastEvaluator(Evaluator):
         result = self._try(p, records, weights)
         return self.general.evaluate(p, records, weights) if result is None else result
 
-    def clip(self, ball: Ball, records: Array, weights: Array | None) -> tuple[Pass, Array]:
-        result = self._try(ball.center, records, weights)
-        if result is not None and result.reach + ball.manifold.log_rounding(ball.center, result.reach) <= ball.radius:
+    def clip(self, ball: Ball, p: Array, records: Array, weights: Array | None) -> tuple[Pass, Array]:
+        result = self._try(p, records, weights)
+        if result is not None and result.reach + _off_center(ball, p, result.reach) <= ball.radius:
             return result, records
-        return self.general.clip(ball, records, weights)
+        if p is ball.center:
+            return self.general.clip(ball, p, records, weights)
+        clipped = self.clip(ball, ball.center, records, weights)[1]
+        return (self.evaluate(p, clipped, weights) if result is None or clipped is not records else result), clipped
 
     def _try(self, p: Array, records: Array, weights: Array | None) -> Pass | None:
         if weights is None:
@@ -157,6 +160,15 @@ class FastEvaluator(Evaluator):
             weights = ones[: len(records)]
         with np.errstate(all="ignore"):
             return self.fast(p, records, weights)
+
+
+def _off_center(ball: Ball, p: Array, reach: float) -> float:
+    """How much farther from the centre than from ``p`` records within ``reach`` of ``p`` may be, rounding included."""
+    manifold, rounding = ball.manifold, ball.manifold.log_rounding(p, reach)
+    if p is ball.center:
+        return rounding
+    distance = float(manifold.raw_dist(ball.center, p))
+    return distance + manifold.log_rounding(ball.center, distance) + rounding
 
 
 class _SPDEvaluator(FastEvaluator):

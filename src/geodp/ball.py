@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import EPSILON, Manifold
+from geodp.manifolds.manifold import EPSILON, Manifold, real_number
 
 #: A record further off its manifold than this, relative to its size, is replaced by its projection.
 _TIDY = 16.0 * EPSILON
@@ -51,7 +51,7 @@ class Ball:
         projected = manifold.raw_project(point)
         if np.abs(projected - point).max() > _TIDY * np.abs(point).max():
             point = projected
-        radius = float(radius)
+        radius = real_number(radius, "the radius")
         point.setflags(write=False)
         object.__setattr__(self, "manifold", manifold)
         object.__setattr__(self, "center", point)

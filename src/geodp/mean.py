@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from threadpoolctl import ThreadpoolController
 
-from geodp._passes import Pass, best_evaluator
+from geodp._passes import Pass
+from geodp._records import Records, open_records
 from geodp.ball import Ball
 from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import EPSILON, Manifold
+from geodp.manifolds.manifold import EPSILON
 
-#: Bytes of records read at a time by each core: fewer if there are not enough records to go round.
-_CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
 #: Secant pairs the solver remembers.
 _MEMORY = 6
 #: A safeguard that no data set reaches: the error bound of the default tolerance is met after a few passes.
 _MOST_PASSES = 100_000
 
 Progress = Callable[[int, int, int | None], None]
-A = TypeVar("A")
-B = TypeVar("B")
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,8 @@ def frechet_mean(
     ----------
     x
         The records: an array or memory map ``(n, *point_shape)``; or chunks of such arrays, as a list or as a function
-        that returns a new iterator over them (the data are read several times, a few chunks at a time).
+        that returns a new iterator over them (the data are read several times, a few chunks at a time); or a Dask array,
+        whose blocks are read where they are, by the workers of the cluster, and must be the same every time.
     ball
         The public ball; records outside it are moved to its boundary first, see :meth:`Ball.clip`.
     tolerance
@@ -91,25 +84,14 @@ def frechet_mean(
     (array([[2., 0.],
            [0., 2.]]), True)
     """
-    return _mean(_Records(x, ball, weights), progress, tolerance)
+    return _Solver(open_records(x, ball, weights), progress).solve(tolerance)
 
 
 def mean_of_counted(x: Any, ball: Ball, count: int, progress: Progress | None = None) -> Array:
     """The mean of exactly ``count`` records, to the default tolerance; refused if ``x`` holds another number of them."""
-    records = _Records(x, ball, None)
-    records.count = count
-    return _mean(records, progress, None).point
-
-
-def _mean(records: _Records, progress: Progress | None, tolerance: float | None) -> MeanResult:
-    with _libraries().limit(limits=1, user_api="blas"):
-        return _Solver(records.ball, records, _pool(os.getpid()), progress).solve(tolerance)
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    # the threads of the linear algebra library would only get in the way of those that share out the chunks
-    return ThreadpoolController()
+    records = open_records(x, ball, None)
+    records.check_count(count)
+    return _Solver(records, progress).solve(None).point
 
 
 def default_tolerance(ball: Ball) -> float:
@@ -120,14 +102,6 @@ def default_tolerance(ball: Ball) -> float:
     """
     rounding = ball.manifold.log_rounding_in_ball(ball.center, ball.reach) + _sum_rounding(2.0 * ball.reach)
     return min(2.0 * ball.reach, _certificate(ball, 8.0 * rounding))
-
-
-def count_records(x: Any, manifold: Manifold) -> int:
-    """How many records ``x`` holds, without looking at their values."""
-    if isinstance(x, np.ndarray):
-        _checked_shape(x, manifold)
-        return len(x)
-    return sum(len(chunk) for chunk in _source(x, manifold)[0]())
 
 
 def _sum_rounding(mean_length: float) -> float:
@@ -144,93 +118,6 @@ def _certificate(ball: Ball, gamma: float) -> float:
     return math.asin(sine) / root * (1.0 + 8.0 * EPSILON) if sine < 1.0 else math.inf
 
 
-class _Records:
-    """The records as a source of clipped chunks that can be read again and again."""
-
-    def __init__(self, x: Any, ball: Ball, weights: ArrayLike | None) -> None:
-        self.ball = ball
-        self.count: int | None = None
-        self._open, self._kept = _source(x, ball.manifold)
-        if isinstance(x, np.ndarray):
-            self.count = len(x)
-        self.weights = None if weights is None else _checked_weights(weights)
-
-    def chunks(self) -> Iterator[tuple[Array | None, Array]]:
-        """Weights (``None`` if equal) and records, a chunk at a time; records not clipped yet unless kept."""
-        done = 0
-        for chunk in self._open():
-            end = done + len(chunk)
-            if self.weights is not None and end > len(self.weights):
-                raise ValueError(f"there are {len(self.weights)} weights but at least {end} records")
-            yield (None if self.weights is None else self.weights[done:end]), chunk
-            done = end
-        if done == 0:
-            raise ValueError("the mean needs at least one record but there are 0")
-        if self.weights is not None and done != len(self.weights):
-            raise ValueError(f"there are {len(self.weights)} weights but {done} records")
-        if self.count is not None and done != self.count:
-            raise ValueError(f"the chunks held {self.count} records when first read but {done} later")
-        self.count = done
-
-    def keep(self, chunks: list[Array]) -> None:
-        """Read these clipped chunks from now on."""
-        if self._kept:
-            self._open = lambda: iter(chunks)
-
-    @property
-    def kept(self) -> bool:
-        return self._kept
-
-
-def _source(x: Any, manifold: Manifold) -> tuple[Callable[[], Iterator[Array]], bool]:
-    """A function that reads the chunks of ``x`` anew, and whether clipped chunks may be kept in memory."""
-    axes = len(manifold.point_shape) + 1
-    if callable(x):
-        return (lambda: _split(x(), manifold)), False
-    if isinstance(x, Sequence) and len(x) and isinstance(x[0], np.ndarray) and x[0].ndim == axes:
-        return (lambda: _split(x, manifold)), False
-    if isinstance(x, Iterable) and not isinstance(x, np.ndarray | Sequence):
-        if isinstance(x, Iterator):
-            raise TypeError(
-                "x is an iterator, which can be read only once, and the mean reads the data several times: "
-                "give a list of chunks, or a function that returns a new iterator"
-            )
-        return (lambda: _split(x, manifold)), False
-    array = x if isinstance(x, np.ndarray) else np.asarray(x)
-    return (lambda: _split([array], manifold)), not isinstance(array, np.memmap)
-
-
-def _split(chunks: Iterable[Any], manifold: Manifold) -> Iterator[Array]:
-    """Smaller chunks, in float64."""
-    record = 8 * math.prod(manifold.point_shape)
-    for chunk in chunks:
-        array = chunk if isinstance(chunk, np.ndarray) else np.asarray(chunk)
-        _checked_shape(array, manifold)
-        share = min(max(len(array) * record // (2 * _cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
-        rows = max(Pass.BLOCK, share // record)
-        for start in range(0, len(array), rows):
-            with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
-                records = np.ascontiguousarray(array[start : start + rows], dtype=np.float64)
-            yield records
-
-
-def _checked_shape(array: np.ndarray[Any, Any], manifold: Manifold) -> None:
-    if array.ndim != len(manifold.point_shape) + 1:
-        expected = ", ".join(["n", *map(str, manifold.point_shape)])
-        raise ValueError(f"x has shape {array.shape}, but records of {manifold} have shape ({expected})")
-    manifold.read(array[:0], "x")
-
-
-def _checked_weights(weights: ArrayLike) -> Array:
-    array = np.asarray(weights, dtype=np.float64)
-    if array.ndim != 1:
-        raise ValueError(f"the weights have shape {array.shape} but must have shape (n,)")
-    if not (np.isfinite(array).all() and (array >= 0.0).all() and (array > 0.0).any()):
-        raise ValueError("the weights must be finite and non-negative, with a positive sum")
-    array = array / array.max()  # so that the sum stays finite
-    return array / array.sum()
-
-
 class _State(NamedTuple):
     """What one pass over the data says about a point."""
 
@@ -243,9 +130,9 @@ class _State(NamedTuple):
 
 
 class _Solver:
-    def __init__(self, ball: Ball, records: _Records, pool: ThreadPoolExecutor, progress: Progress | None) -> None:
-        self.ball, self.manifold, self.records, self.pool, self.progress = ball, ball.manifold, records, pool, progress
-        self.evaluator = best_evaluator(self.manifold, records.count)
+    def __init__(self, records: Records, progress: Progress | None) -> None:
+        ball = records.ball
+        self.ball, self.manifold, self.records, self.progress = ball, ball.manifold, records, progress
         self.most_rounding = self.manifold.log_rounding_in_ball(ball.center, ball.reach)
         self.passes = 0
         self.trust = 2.0 * ball.reach
@@ -328,7 +215,7 @@ class _Solver:
 
     def _evaluate(self, p: Array) -> _State:
         self.passes += 1
-        total = self._sum(p)
+        total = self.records.evaluate(p, self._report)
         mass = 1.0 if self.records.weights is not None else 1.0 / total.count
         coordinates = mass * (total.log + total.log_low)
         gamma = float(np.linalg.vector_norm(coordinates))
@@ -336,59 +223,12 @@ class _Solver:
         upper = gamma * (1.0 + self.manifold.dim * EPSILON) + rounding + _sum_rounding(math.sqrt(mass * total.square))
         gradient = self.manifold.raw_tangent(p, coordinates)
         try:
-            step = self.evaluator.step(p, gradient, total.hessian / total.seen) if total.seen > 0.0 else gradient
+            step = self.records.evaluator.step(p, gradient, total.hessian / total.seen) if total.seen > 0.0 else gradient
         except np.linalg.LinAlgError:  # a singular Hessian says nothing
             step = gradient
         bound = min(2.0 * self.ball.reach, _certificate(self.ball, upper))
         return _State(p, gradient, step, gamma, 0.5 * mass * total.square, bound)
 
-    def _sum(self, p: Array) -> Pass:
-        """One pass over the data, on all cores, a few chunks at a time."""
-        first = self.passes == 1
-        total, kept = Pass.zero(self.manifold), []
-
-        def work(item: tuple[Array | None, Array]) -> tuple[Pass, Array]:
-            weights, chunk = item
-            if first:
-                return self.evaluator.clip(self.ball, chunk, weights)
-            chunk = chunk if self.records.kept else self.ball.clip_chunk(chunk)
-            return self.evaluator.evaluate(p, chunk, weights), chunk
-
-        for part, chunk in _in_order(self.pool, work, self.records.chunks()):
-            total = total + part
-            if first and self.records.kept:
-                kept.append(chunk)
-            if self.progress is not None:
-                self.progress(self.passes, total.count, self.records.count)
-        if kept:
-            self.records.keep(kept)
-        return total
-
-
-@cache
-def _pool(process: int) -> ThreadPoolExecutor:
-    """The threads of this process; a forked child has none of its parent's and starts its own."""
-    return ThreadPoolExecutor(_cores(), thread_name_prefix="geodp")
-
-
-@cache
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system can tell
-        return os.cpu_count() or 1
-
-
-def _in_order(pool: ThreadPoolExecutor, work: Callable[[A], B], items: Iterator[A]) -> Iterator[B]:
-    """``map(work, items)`` in the pool, holding at most two items a core; a single item is not worth a thread."""
-    first_two = list(islice(items, 2))
-    if len(first_two) < 2:
-        yield from map(work, first_two)
-        return
-    waiting = deque(pool.submit(work, item) for item in first_two)
-    for item in items:
-        if len(waiting) >= 2 * _cores():
-            yield waiting.popleft().result()
-        waiting.append(pool.submit(work, item))
-    while waiting:
-        yield waiting.popleft().result()
+    def _report(self, done: int) -> None:
+        if self.progress is not None:
+            self.progress(self.passes, done, self.records.count)

@@ -7,17 +7,19 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
+from types import UnionType
 from typing import Any, TypeVar
 
 import numpy as np
 
+from geodp._records import count_records
 from geodp._version import __version__
 from geodp.ball import Ball
 from geodp.files import parse_manifold
 from geodp.ledger import Ledger
 from geodp.manifolds import Manifold, Sphere
 from geodp.manifolds._functions import Array
-from geodp.mean import Progress, count_records, mean_of_counted
+from geodp.mean import Progress, mean_of_counted
 from geodp.mechanisms.laplace import calibrate
 from geodp.noise import exact
 from geodp.noise.laws import Laplace
@@ -27,6 +29,17 @@ T = TypeVar("T")
 
 EXACT = "exact"
 SIMULATED = "simulated"
+
+#: What a stored release must hold besides its value and its ball.
+_STORED: dict[str, type | UnionType] = {
+    **dict.fromkeys(("epsilon", "sensitivity", "tolerance", "scale"), float | int),
+    **dict.fromkeys(("bound", "numerics", "mechanism", "neighbours", "version"), str),
+    "n": int,
+    "grid": float | None,
+    "projected": bool,
+    "dataset": str | None,
+    "charge": int | None,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,10 +122,19 @@ class Release:
     @classmethod
     def from_json(cls, text: str) -> Release:
         """The release that :meth:`to_json` stored."""
-        stored: dict[str, Any] = json.loads(text)
-        ball = Ball(parse_manifold(stored["manifold"]), stored["center"], stored["radius"])
-        kept = {field.name for field in fields(cls)} & stored.keys() - {"value"}
-        return cls(value=np.array(stored["value"]), ball=ball, version=stored["geodp"], **{name: stored[name] for name in kept})
+        try:
+            stored: dict[str, Any] = json.loads(text)
+            ball = Ball(parse_manifold(stored["manifold"]), stored["center"], stored["radius"])
+            value = np.array(stored["value"], dtype=np.float64)
+            kept = {field.name for field in fields(cls)} & stored.keys() - {"value"}
+            release = cls(value=value, ball=ball, version=stored["geodp"], **{name: stored[name] for name in kept})
+            whole = value.shape == ball.manifold.point_shape and ball.manifold.check_point(value) is None
+            sound = whole and all(isinstance(getattr(release, name), kind) for name, kind in _STORED.items())
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+            sound = False
+        if not sound:
+            raise ValueError("this is not the JSON text of a release: pass what Release.to_json returned")
+        return release
 
     def __str__(self) -> str:
         origin = " (the origin)" if np.array_equal(self.ball.center, self.manifold.origin) else ""

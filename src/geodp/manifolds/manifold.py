@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -237,7 +238,10 @@ class Manifold(ABC):
 
         The frame at ``p`` is the image of the frame at the origin under :meth:`move_origin`.
         """
-        return self.raw_tangent(self._points(p, "p"), _real(coordinates, (self.dim,), "coordinates", self))
+        p, coordinates = self._points(p, "p"), _real(coordinates, (self.dim,), "coordinates", self)
+        with np.errstate(all="ignore"):
+            out = self.raw_tangent(p, coordinates)
+        return self._finite(out, "tangent(p, coordinates)", lambda _: "every coordinate must be finite, and not close to the largest")
 
     @final
     def coordinates(self, p: ArrayLike, v: ArrayLike) -> Array:
@@ -252,8 +256,11 @@ class Manifold(ABC):
     @final
     def project(self, x: ArrayLike) -> Array:
         """The point next to an array that is near the manifold, or a ``ValueError`` if there is none."""
+        array = _real(x, self.point_shape, "x", self)
+        if not np.isfinite(array).all():
+            raise ValueError(f"no point of {self} is next to x: {(~np.isfinite(array)).sum()} of its entries are not finite")
         with np.errstate(all="ignore"):
-            projected = self.raw_project(_real(x, self.point_shape, "x", self))
+            projected = self.raw_project(array)
         return self._points(projected, "the projection of x")
 
     @final
@@ -382,11 +389,29 @@ def whole_number(value: Any, least: int, what: str) -> int:
     return number
 
 
+def real_number(value: Any, what: str) -> float:
+    """A public number as a ``float``, or a sentence."""
+    try:
+        # NumPy would take an array of one number for that number, with a warning
+        return float(None if np.ndim(value) else value)
+    except OverflowError:
+        raise ValueError(f"{what} is past what floats hold") from None
+    except ValueError:
+        raise ValueError(f"{what} must be a number but is {reprlib.repr(value)}") from None
+    except TypeError:
+        raise TypeError(f"{what} must be a number but is of type {type(value).__name__}") from None
+
+
 def _scalar(values: Array) -> Array | float:
     return values if values.ndim else float(values)
 
 
 def _real(x: ArrayLike, shape: tuple[int, ...], name: str, manifold: Manifold) -> Array:
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, and what lies under its mask must not be read: fill it first, such as with "
+            "numpy.ma.filled(x, numpy.nan)"
+        )
     array = np.asarray(x)
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{name} must hold real numbers but has dtype {array.dtype}")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.manifolds._functions import Array, angle_over_sine, log_sinc, sinc
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, CompactManifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.manifold import EPSILON, TOLERANCE, CompactManifold, Requirement, VolumeBound, real_number, whole_number
 
 
 @final
@@ -31,10 +31,11 @@ class Sphere(CompactManifold):
     constant: float
 
     def __init__(self, d: int, curvature: float = 1.0) -> None:
-        if not 0.0 < float(curvature) < math.inf:
+        constant = real_number(curvature, "the curvature of a Sphere")
+        if not 0.0 < constant < math.inf:
             raise ValueError(f"the curvature of a Sphere must be positive and finite but is {curvature}")
         object.__setattr__(self, "d", whole_number(d, 1, "the dimension of a Sphere"))
-        object.__setattr__(self, "constant", float(curvature))
+        object.__setattr__(self, "constant", constant)
 
     def __repr__(self) -> str:
         return f"Sphere({self.d})" if self.constant == 1.0 else f"Sphere({self.d}, curvature={self.constant})"

@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from geodp.ball import Ball
-from geodp.manifolds.manifold import EPSILON
+from geodp.manifolds.manifold import EPSILON, real_number
 from geodp.mean import default_tolerance
 from geodp.noise import exact
-from geodp.noise.laws import Laplace
+from geodp.noise.laws import GREATEST_SCALE, LEAST_SCALE, Laplace
 from geodp.sensitivity import Bound, sensitivity
 
 
@@ -75,8 +75,14 @@ def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Cal
             f"bounded time, and one record could move them {2.0 / _flatness(ball) / n:.3g} radii: choose a smaller one"
         )
     scale = (delta + 2.0 * tolerance) / epsilon * (1.0 + 8.0 * EPSILON)
-    if not math.isfinite(scale):
-        raise ValueError(f"epsilon is {epsilon}, too small for this ball: the scale of the noise would be past what floats hold")
+    # past these floats cannot hold what a receipt says about the noise, and a receipt must never fail after the charge
+    if not LEAST_SCALE <= scale <= GREATEST_SCALE:
+        moved = delta + 2.0 * tolerance
+        size, enough = ("small", f"above {moved / GREATEST_SCALE:.3g}") if scale > 1.0 else ("large", f"below {moved / LEAST_SCALE:.3g}")
+        raise ValueError(
+            f"epsilon is {epsilon}, too {size} for this ball: the scale of the noise would be past what floats hold. "
+            f"Enough would be an epsilon {enough}"
+        )
     # close to its limit the sampler would take for ever, and noise that wide is of no use
     limit = 0.9 * exact.largest_scale(ball.manifold)
     if scale >= limit:
@@ -84,6 +90,11 @@ def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Cal
         raise ValueError(
             f"there is no Laplace law of scale {scale:.6g} on {ball.manifold} to draw from: the scale must be below {limit:.6g}. "
             f"Enough would be an epsilon above {enough:.6g} with n = {n}, or n * epsilon above {n * enough:.6g} with this ball"
+        )
+    if not exact.is_drawable(ball.manifold, scale):
+        raise ValueError(
+            f"noise of scale {scale:.6g} on {ball.manifold} takes thousands of trials a draw: n * epsilon is {n * epsilon:.6g}, make it "
+            "larger or the ball smaller"
         )
     return Calibration(ball, int(n), epsilon, bound, delta, tolerance, scale)
 
@@ -103,7 +114,7 @@ def numerical_tolerance(ball: Ball) -> float:
 
 
 def checked_epsilon(epsilon: float) -> float:
-    value = float(epsilon)
+    value = real_number(epsilon, "epsilon")
     if not 0.0 < value < math.inf:
         raise ValueError(f"epsilon must be positive and finite but is {epsilon}")
     return value

@@ -13,12 +13,19 @@ from numpy.typing import ArrayLike
 
 from geodp.manifolds import Manifold
 from geodp.manifolds._functions import Array
+from geodp.manifolds.manifold import real_number
 from geodp.noise.comparison import Comparison, is_isotropic, log_envelope
 from geodp.noise.radial import LogConcave, Piecewise
 from geodp.noise.volume import MeanVolume, mean_volume
 
 #: The radius is followed to where the envelope's density has fallen by ``exp(-_TAIL)``.
 _TAIL = 60.0
+
+#: Scales whose squares, and radii some hundred times as large, are well inside what floats hold.
+LEAST_SCALE, GREATEST_SCALE = 1e-140, 1e140
+
+#: Points of negatively curved spaces further from each other than some times this have coordinates past the floats.
+_FARTHEST = 300.0
 
 #: Below this the law lives in the tail of its envelope, which neither the sampler nor the quadrature can follow.
 _LEAST_ACCEPTANCE = 1e-10
@@ -38,9 +45,11 @@ class Law(ABC):
     def __post_init__(self) -> None:
         if not isinstance(self.manifold, Manifold):
             raise TypeError(f"a law lives on a manifold, but {self.manifold!r} is none")
-        object.__setattr__(self, "sigma", float(self.sigma))
+        object.__setattr__(self, "sigma", real_number(self.sigma, "sigma"))
         if not 0.0 < self.sigma < math.inf:
             raise ValueError(f"sigma must be positive and finite but is {self.sigma}")
+        if not LEAST_SCALE <= self.sigma <= GREATEST_SCALE:
+            raise ValueError(f"sigma must be between {LEAST_SCALE:g} and {GREATEST_SCALE:g} but is {self.sigma:.6g}")
 
     @abstractmethod
     def log_kernel(self, radius: Array) -> Array:
@@ -63,7 +72,10 @@ class Law(ABC):
         point = self.manifold._points(center, "center")
         if point.shape != self.manifold.point_shape:
             raise ValueError(f"center must be one point of shape {self.manifold.point_shape} but has shape {point.shape}")
-        flat = self._comparison.sample(point, math.prod(shape), rng)
+        with np.errstate(over="ignore", invalid="ignore"):
+            flat = self._comparison.sample(point, math.prod(shape), rng)
+        if not np.isfinite(flat).all():
+            raise ValueError(f"sigma = {self.sigma:.6g} is too large to simulate on {self.manifold}: a draw is past what floats hold")
         return flat.reshape(shape + self.manifold.point_shape)
 
     @property
@@ -92,14 +104,14 @@ class Law(ABC):
 
     def radius_cdf(self, t: ArrayLike) -> Array | float:
         """The probability of landing within ``t`` of the centre."""
-        t = np.asarray(t, dtype=np.float64)
+        t = _reals(t, "t")
         probability = np.clip(self._profile.integral_to(t) / self._profile.integral(), 0.0, 1.0)
         probability = np.where(t <= 0.0, 0.0, np.where(t >= self._profile.edges[-1], 1.0, probability))
         return probability if probability.ndim else float(probability)
 
     def radius_quantile(self, q: ArrayLike) -> Array | float:
         """The radius within which a draw lands with probability ``q``."""
-        q = np.asarray(q, dtype=np.float64)
+        q = _reals(q, "q")
         if not ((q >= 0.0) & (q <= 1.0)).all():
             raise ValueError("q must be between 0 and 1")
         radius = self._profile.solve_integral(q * self._profile.integral())
@@ -159,6 +171,14 @@ class Law(ABC):
         return float(self._volume.relative_error(np.asarray(self.radius_quantile(middles))).mean())
 
 
+def _reals(x: ArrayLike, name: str) -> Array:
+    try:
+        with np.errstate(over="ignore"):
+            return np.asarray(x, dtype=np.float64)
+    except OverflowError:
+        raise ValueError(f"{name} is past what floats hold") from None
+
+
 @final
 @dataclass(frozen=True)
 class Laplace(Law):
@@ -197,6 +217,16 @@ class Gaussian(Law):
     >>> round(Gaussian(Euclidean(2), 1.0).radius_cdf(1.0), 12)
     0.393469340287
     """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # volume grows like exp(entropy * radius), which moves the law away from its centre
+        distance = self.manifold.volume_entropy * self.sigma**2
+        if distance > _FARTHEST:
+            raise ValueError(
+                f"the Gaussian law of sigma = {self.sigma:.6g} on {self.manifold} lives at distances near {distance:.6g} from its "
+                f"centre, where floats hold no points: sigma must be at most {math.sqrt(_FARTHEST / self.manifold.volume_entropy):.6g}"
+            )
 
     def log_kernel(self, radius: Array) -> Array:
         return -0.5 * (radius / self.sigma) ** 2

@@ -68,6 +68,8 @@ _GRID_BITS = 40
 _FLOAT_BITS = 52
 #: The working precision exceeds what the grid needs by at least this many bits.
 _SPARE_BITS = 128
+#: A release that would take many more trials than this is refused.
+MOST_TRIALS = 2000
 
 
 class ExactDraw(NamedTuple):
@@ -150,6 +152,20 @@ def largest_scale(manifold: Manifold) -> float:
     """The scale of a Laplace law from which on the envelope has no finite mass: nothing can be drawn at or past it."""
     growth = space_of(manifold).envelope.growth_squared()
     return 1.0 / math.sqrt(growth) if growth else math.inf
+
+
+@lru_cache(maxsize=256)
+def is_drawable(manifold: Manifold, sigma: float) -> bool:
+    """Whether a rehearsal with fixed bits, at the origin, accepts one of its first :data:`MOST_TRIALS` trials.
+
+    Acceptance depends on public parameters and bits alone, so this does too. Where the envelope knows no cut locus, on products
+    of a wide and a narrow space for one, the chance of a trial falls with a power of the scale, and a draw would take for ever.
+    """
+    if manifold.dim * sigma < 0.25 * manifold.injectivity_radius:
+        return True
+    setting, source = _setting(manifold, float(sigma), "laplace", None), NotPrivate(0)
+    trials = (_trial(setting, manifold.origin, Tape(source), setting.precision)[0] for _ in range(MOST_TRIALS))
+    return any(steps is not None for steps in trials)
 
 
 def starting_precision(manifold: Manifold, sigma: float, family: Family = "laplace", grid_exponent: int | None = None) -> int:

@@ -1,0 +1,129 @@
+"""Records in a Dask array: one map-reduce over its blocks for each pass.
+
+Workers read, clip and sum their blocks where they are; what travels is the point, to them, and one :class:`Pass` a group of
+blocks, back. Sums carry their rounding error along through every level of the reduction, so the error bound of the mean
+does not grow with the number of blocks. A lost worker's blocks are read again by another: the same blocks give the same pass.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp._passes import Pass, best_evaluator
+from geodp._records import Records, Report, check_shape, pass_over_block
+from geodp.ball import Ball
+from geodp.manifolds._functions import Array
+from geodp.manifolds.manifold import Manifold
+
+#: Passes added up by one task.
+_FAN_IN = 16
+#: How often a task that failed, such as a read over the network, is tried again.
+_RETRIES = 3
+
+
+class DaskRecords(Records):
+    """Records in the blocks of a Dask array, which may be larger than any memory; they must be the same in every pass."""
+
+    def __init__(self, x: da.Array, ball: Ball, weights: Array | None) -> None:
+        check_shape(x, ball.manifold)
+        known = not math.isnan(x.shape[0])
+        super().__init__(ball, weights, int(x.shape[0]) if known else None)
+        self._x = x.rechunk(dict.fromkeys(range(1, x.ndim), -1))
+        if weights is not None and not known:
+            raise ValueError("with weights the sizes of the blocks must be known: call x.compute_chunk_sizes() first")
+        if weights is not None and len(weights) != x.shape[0]:
+            raise ValueError(f"there are {len(weights)} weights but {x.shape[0]} records")
+        self._weights = None if weights is None else da.from_array(weights, chunks=(x.chunks[0],))
+
+    def evaluate(self, p: Array, report: Report) -> Pass:
+        parts = _map_rows(partial(_block_pass, self.ball, p, self.count), self._x, self._weights)
+        total = Pass.zero(self.ball.manifold)
+        for part in _compute(list(_tree(parts.to_delayed().ravel().tolist()))):
+            if isinstance(part, str):
+                raise RuntimeError(f"a block could not be summed: {part}")
+            total = total + part
+            report(total.count)
+        self.check_count(total.count)
+        return total
+
+
+def count_rows(x: da.Array, manifold: Manifold) -> int:
+    check_shape(x, manifold)
+    if not math.isnan(x.shape[0]):
+        return int(x.shape[0])
+    return int(_map_rows(_length, x, None).sum().compute())
+
+
+def _map_rows(function: Any, x: da.Array, weights: da.Array | None) -> da.Array:
+    """One object a block of rows. As a block-wise operation it is fused with what makes the block, which is then never kept."""
+    axes = tuple(range(x.ndim))
+    more = () if weights is None else (weights, (0,))
+    meta: NDArray[Any] = np.empty(0, dtype=object)
+    return da.blockwise(function, (0,), x, axes, *more, concatenate=True, adjust_chunks={0: _one}, dtype=object, meta=meta)
+
+
+def _one(_: int) -> int:
+    return 1
+
+
+def _length(block: Array) -> NDArray[Any]:
+    return _boxed(len(block))
+
+
+def _block_pass(ball: Ball, p: Array, count: int | None, block: Array, weights: Array | None = None) -> NDArray[Any]:
+    center = ball.center
+    try:
+        evaluator = best_evaluator(ball.manifold, count)
+        return _boxed(pass_over_block(evaluator, ball, center if np.array_equal(p, center) else p, block, weights))
+    except Exception as error:  # Dask would log the records with it
+        return _boxed(type(error).__name__)
+
+
+def _boxed(value: object) -> NDArray[Any]:
+    box = np.empty(1, dtype=object)
+    box[0] = value
+    return box
+
+
+def _tree(parts: list[Any]) -> Iterator[Any]:
+    """Sums of :data:`_FAN_IN` parts each, of these again, until few are left: the caller adds those up."""
+    add = dask.delayed(_add, pure=True)
+    while True:
+        parts = [add(parts[start : start + _FAN_IN]) for start in range(0, len(parts), _FAN_IN)]
+        if len(parts) <= 4 * _FAN_IN:
+            yield from parts
+            return
+
+
+def _add(parts: list[Any]) -> Any:
+    flat = [part[0] if isinstance(part, np.ndarray) else part for part in parts]
+    failed = next((part for part in flat if isinstance(part, str)), None)
+    return failed if failed is not None else sum(flat[1:], start=flat[0])
+
+
+def _compute(tasks: list[Any]) -> Iterator[Any]:
+    """The results in order, as they come in, from the cluster of the active client, or else from threads of this process."""
+    client = _client()
+    if client is None:
+        yield from dask.compute(*tasks)
+        return
+    for future in client.compute(tasks, retries=_RETRIES):
+        yield future.result()
+
+
+def _client() -> Any:
+    if "distributed" not in sys.modules:
+        return None
+    try:
+        return sys.modules["distributed"].get_client()
+    except ValueError:
+        return None
