@@ -77,11 +77,11 @@ def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Cal
     scale = (delta + 2.0 * tolerance) / epsilon * (1.0 + 8.0 * EPSILON)
     # past these floats cannot hold what a receipt says about the noise, and a receipt must never fail after the charge
     if not LEAST_SCALE <= scale <= GREATEST_SCALE:
-        moved = delta + 2.0 * tolerance
-        size, enough = ("small", f"above {moved / GREATEST_SCALE:.3g}") if scale > 1.0 else ("large", f"below {moved / LEAST_SCALE:.3g}")
+        lowest, highest = ((delta + 2.0 * tolerance) / extreme for extreme in (GREATEST_SCALE, LEAST_SCALE))
+        size, room = ("small", f"above {lowest:.3g}") if scale > 1.0 else ("large", f"below {highest:.3g}")
         raise ValueError(
             f"epsilon is {epsilon}, too {size} for this ball: the scale of the noise would be past what floats hold. "
-            f"Enough would be an epsilon {enough}"
+            f"Right would be an epsilon {room}"
         )
     # close to its limit the sampler would take for ever, and noise that wide is of no use
     limit = 0.9 * exact.largest_scale(ball.manifold)
@@ -93,8 +93,8 @@ def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Cal
         )
     if not exact.is_drawable(ball.manifold, scale):
         raise ValueError(
-            f"noise of scale {scale:.6g} on {ball.manifold} takes thousands of trials a draw: n * epsilon is {n * epsilon:.6g}, make it "
-            "larger or the ball smaller"
+            f"noise of scale {scale:.6g} on {ball.manifold} takes thousands of trials a draw: n * epsilon is {n * epsilon:.6g}, "
+            "make it larger or the ball smaller"
         )
     return Calibration(ball, int(n), epsilon, bound, delta, tolerance, scale)
 

@@ -27,6 +27,9 @@ LEAST_SCALE, GREATEST_SCALE = 1e-140, 1e140
 #: Points of negatively curved spaces further from each other than some times this have coordinates past the floats.
 _FARTHEST = 300.0
 
+#: Closer than this to a centre of moderate condition every exponential is a point in float64.
+_SAFE = 20.0
+
 #: Below this the law lives in the tail of its envelope, which neither the sampler nor the quadrature can follow.
 _LEAST_ACCEPTANCE = 1e-10
 
@@ -74,8 +77,9 @@ class Law(ABC):
             raise ValueError(f"center must be one point of shape {self.manifold.point_shape} but has shape {point.shape}")
         with np.errstate(over="ignore", invalid="ignore"):
             flat = self._comparison.sample(point, math.prod(shape), rng)
-        if not np.isfinite(flat).all():
-            raise ValueError(f"sigma = {self.sigma:.6g} is too large to simulate on {self.manifold}: a draw is past what floats hold")
+        # close to the centre no draw can fail to be a point, and a million of them need not be looked at
+        if not (np.isfinite(flat).all() and (self._breaks.max() < _SAFE or self.manifold.valid(flat).all())):
+            raise ValueError(f"sigma = {self.sigma:.6g} is too large to simulate on {self.manifold}: a draw is past the floats")
         return flat.reshape(shape + self.manifold.point_shape)
 
     @property
@@ -218,15 +222,16 @@ class Gaussian(Law):
     0.393469340287
     """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    @cached_property
+    def _comparison(self) -> Comparison:
         # volume grows like exp(entropy * radius), which moves the law away from its centre
         distance = self.manifold.volume_entropy * self.sigma**2
         if distance > _FARTHEST:
             raise ValueError(
-                f"the Gaussian law of sigma = {self.sigma:.6g} on {self.manifold} lives at distances near {distance:.6g} from its "
-                f"centre, where floats hold no points: sigma must be at most {math.sqrt(_FARTHEST / self.manifold.volume_entropy):.6g}"
+                f"the Gaussian law of sigma = {self.sigma:.6g} on {self.manifold} lives at distances near {distance:.6g} from "
+                f"its centre, past the floats: sigma must be at most {math.sqrt(_FARTHEST / self.manifold.volume_entropy):.6g}"
             )
+        return super()._comparison
 
     def log_kernel(self, radius: Array) -> Array:
         return -0.5 * (radius / self.sigma) ** 2

@@ -54,7 +54,7 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import ArrayLike
 
-from geodp.manifolds import Manifold, Product
+from geodp.manifolds import Hyperbolic, Manifold, Product
 from geodp.manifolds._functions import Array
 from geodp.noise.exact.balls import Undecided, less, nearest, norm, working_precision
 from geodp.noise.exact.entropy import Entropy, NotPrivate, OperatingSystem, Tape
@@ -149,9 +149,17 @@ def default_grid_exponent(manifold: Manifold, sigma: float) -> int:
 
 
 def largest_scale(manifold: Manifold) -> float:
-    """The scale of a Laplace law from which on the envelope has no finite mass: nothing can be drawn at or past it."""
+    """The scale of a Laplace law from which on nothing can be drawn.
+
+    There the envelope has no finite mass. On the hyperbolic line, where it always has, coordinates grow like the exponential
+    of the distance and so does the work: past this scale hardly a draw would be one that floats can hold.
+    """
+    if isinstance(manifold, Product):
+        chart = min(largest_scale(factor) for factor in manifold.factors)
+    else:
+        chart = 100.0 if isinstance(manifold, Hyperbolic) else math.inf
     growth = space_of(manifold).envelope.growth_squared()
-    return 1.0 / math.sqrt(growth) if growth else math.inf
+    return min(chart, 1.0 / math.sqrt(growth) if growth else math.inf)
 
 
 @lru_cache(maxsize=256)

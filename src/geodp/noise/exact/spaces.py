@@ -17,7 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, singledispatch
 from itertools import accumulate
 from typing import NamedTuple, final
 
@@ -111,28 +111,14 @@ class Space(ABC):
 
 @lru_cache(maxsize=256)
 def space_of(manifold: Manifold) -> Space:
-    """The exact counterpart of a manifold."""
-    match manifold:
-        case Euclidean():
-            return _Euclidean(manifold)
-        case Sphere():
-            return _Sphere(manifold)
-        case Hyperbolic():
-            return _Hyperbolic(manifold)
-        case SPD():
-            return _SPD(manifold)
-        case SPDLogEuclidean():
-            return _SPDLogEuclidean(manifold)
-        case Grassmann():
-            return _Grassmann(manifold)
-        case Rotations():
-            return _Rotations(manifold)
-        case PlanarShapes():
-            return _PlanarShapes(manifold)
-        case Product():
-            return _Product(manifold, tuple(space_of(factor) for factor in manifold.factors))
-        case _:
-            raise TypeError(f"there is no exact sampler for {manifold}")
+    """The exact counterpart of a manifold, made once."""
+    return exact_space(manifold)
+
+
+@singledispatch
+def exact_space(manifold: Manifold) -> Space:
+    """The exact counterpart of a manifold. ``exact_space.register(YourManifold, YourSpace)`` adds one."""
+    raise TypeError(f"there is no exact sampler for {manifold}: write a Space and register it with exact_space of {__name__}")
 
 
 # ---------------------------------------------------------------------- vectors
@@ -659,3 +645,14 @@ class _Product(Space):
         ends = np.cumsum([factor.constants.chart for factor in self.factors])[:-1]
         parts = zip(self.factors, np.split(x, ends), strict=True)
         return np.concatenate([factor.finish(part).ravel() for factor, part in parts])
+
+
+exact_space.register(Euclidean, _Euclidean)
+exact_space.register(Sphere, _Sphere)
+exact_space.register(Hyperbolic, _Hyperbolic)
+exact_space.register(SPD, _SPD)
+exact_space.register(SPDLogEuclidean, _SPDLogEuclidean)
+exact_space.register(Grassmann, _Grassmann)
+exact_space.register(Rotations, _Rotations)
+exact_space.register(PlanarShapes, _PlanarShapes)
+exact_space.register(Product, lambda product: _Product(product, tuple(space_of(factor) for factor in product.factors)))

@@ -1,0 +1,449 @@
+"""The figures of the study, one function an experiment. Importing this module imports matplotlib.
+
+They are kept apart from the experiments so that worker processes need no matplotlib, and so that a figure can be changed without
+computing its numbers again.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullFormatter, StrMethodFormatter
+
+from geodp.manifolds._functions import Array
+from geodp.plots import BLUE, GREEN, GREY, ORANGE
+from geodp.study import beyond as beyond_study
+from geodp.study import chains as chains_study
+from geodp.study import rates as rates_study
+from geodp.study import utility as utility_study
+from geodp.study.experiment import Tables
+from geodp.study.table import Table
+
+#: More of Okabe and Ito's colours, which colour-blind readers can tell apart.
+SKY, AMBER, PINK = "#56B4E9", "#E69F00", "#CC79A7"
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.labelsize": 9.0,
+    "legend.fontsize": 8.0,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.25,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+    "svg.hashsalt": "geodp",
+}
+
+
+class Drawing(NamedTuple):
+    """A figure with the sentence under it, as bytes."""
+
+    name: str
+    caption: str
+    svg: bytes
+    png: bytes
+
+
+def draw(experiment: str, tables: Tables) -> list[Drawing]:
+    """The figures of an experiment."""
+    with matplotlib.rc_context(STYLE):
+        drawings = []
+        for name, (figure, caption) in FIGURES[experiment](tables).items():
+            files = {kind: io.BytesIO() for kind in ("svg", "png")}
+            figure.savefig(files["svg"], format="svg", metadata={"Date": None})
+            figure.savefig(files["png"], format="png", dpi=160)
+            drawings.append(Drawing(name, caption, files["svg"].getvalue(), files["png"].getvalue()))
+        return drawings
+
+
+Figures = dict[str, tuple[Figure, str]]
+
+
+def _panels(count: int, width: float = 7.4, height: float = 3.3) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, [figure.add_subplot(1, count, i + 1) for i in range(count)]
+
+
+def _below(figure: Figure, axes: Axes, columns: int) -> None:
+    """One legend for all panels, under them."""
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
+
+
+def _band(axes: Axes, x: Array, y: Array, se: Array, colour: str, label: str, line: str = "-") -> None:
+    """A line with plus and minus two standard errors."""
+    axes.plot(x, y, line, color=colour, label=label)
+    axes.fill_between(x, y - 2.0 * se, y + 2.0 * se, color=colour, alpha=0.25, linewidth=0)
+
+
+def _plain_ticks(axes: Axes, ticks: list[float]) -> None:
+    """A logarithmic axis with numbers people read."""
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_minor_locator(FixedLocator([]))
+
+
+# ---------------------------------------------------------------------- one function an experiment
+
+
+def neighbours(tables: Tables) -> Figures:
+    figure, panels = _panels(2)
+    for axes, space in zip(panels, ("SPD(2)", "S^2"), strict=True):
+        dots, found = tables["distances"].where(space=space), tables["summary"].where(space=space)
+        n = found.column("n")
+        axes.semilogy(
+            dots.column("n"), dots.column("distance"), ".", color=SKY, markersize=2, alpha=0.6, label="random neighbours"
+        )
+        axes.plot(n, found.column("average"), "-", color=BLUE, label="their average")
+        axes.plot(n, found.column("sharp_bound"), "-", color=GREEN, linewidth=3.0, alpha=0.7, label="sharp bound")
+        axes.plot(n, found.column("paper_bound"), "--", color=ORANGE, label="bound of the paper")
+        axes.plot(n, found.column("worst_case"), "x", color="black", markersize=4, label="worst-case pair")
+        shown = dots.column("distance")
+        axes.set(title=_space(space), xlabel="records n", ylim=(np.quantile(shown, 0.02), None), xlim=(0, float(n.max()) + 10))
+    panels[0].set_ylabel("distance between means")
+    _below(figure, panels[0], 5)
+    caption = "Distances between the means of neighbouring data sets. On SPD(2) the paper's bound and the sharp one are the same."
+    return {"figure1-sensitivity": (figure, caption)}
+
+
+def _space(name: str) -> str:
+    return {"SPD(2)": "SPD(2), $r = 1.5$", "S^2": "$S^2$, $r = \\pi/8$"}[name]
+
+
+def utility(tables: Tables) -> Figures:
+    return {"figure1-utility": _utility_errors(tables), "gains": _utility_gains(tables)}
+
+
+def _utility_errors(tables: Tables) -> tuple[Figure, str]:
+    study, errors = utility_study, tables["errors"]
+    figure, (left, right) = _panels(2, height=3.6)
+    for calibration, line, words in (
+        (study.DOUBLED, "--", r"$2\Delta/\varepsilon$"),
+        (study.SINGLE, "-", r"$\Delta/\varepsilon$"),
+    ):
+        found = errors.where(space="SPD(2)", calibration=calibration)
+        for side, colour in (("ambient", ORANGE), ("intrinsic", BLUE)):
+            _band(left, found.column("n"), found.column(side), found.column(f"{side}_se"), colour, f"{side}, {words}", line)
+    found = errors.where(space="S^2", calibration=study.EMPIRICAL)
+    n = found.column("n")
+    _band(right, n, found.column("ambient"), found.column("ambient_se"), ORANGE, "ambient")
+    right.plot(n, found.column("projected_precise"), ":", color=ORANGE, label="ambient, projected")
+    _band(right, n, found.column("intrinsic"), found.column("intrinsic_se"), BLUE, "intrinsic, empirical bound", "--")
+    found = errors.where(space="S^2", calibration=study.SHARP)
+    _band(right, n, found.column("intrinsic"), found.column("intrinsic_se"), BLUE, "intrinsic, sharp bound")
+    for axes, space in ((left, "SPD(2)"), (right, "S^2")):
+        axes.set(title=_space(space), xlabel="records n", yscale="log")
+        axes.legend()
+    left.set_ylabel("Euclidean error of the private mean")
+    caption = (
+        "Average Euclidean error of the private mean, epsilon = 1, with bands of two standard errors. Dashed blue: the paper's "
+        "calibration; solid blue: ours."
+    )
+    return figure, caption
+
+
+def _utility_gains(tables: Tables) -> tuple[Figure, str]:
+    study, reductions, shares = utility_study, tables["reductions"], tables["not_definite"]
+    figure, (left, right) = _panels(2, height=3.4)
+    for calibration, colour, words in (
+        (study.SHARP, BLUE, "sharp bound"),
+        (study.PROGRAM, PINK, "tan(2r)/n (program)"),
+        (study.EMPIRICAL, AMBER, "empirical bound"),
+    ):
+        found = reductions.where(space="S^2", calibration=calibration)
+        n = found.column("n")
+        left.plot(n, 100.0 * found.column("reduction"), "-", color=colour, label=words)
+        if calibration != study.PROGRAM:
+            spread = 200.0 * found.column("reduction_simulated_se")
+            left.errorbar(n, 100.0 * found.column("reduction_simulated"), spread, fmt=".", color=colour, alpha=0.5, linewidth=0.8)
+    left.plot([25, 150], [16.8, 16.8], color="black", linewidth=1.0)
+    left.plot([350, 500], [12.0, 12.0], color="black", linewidth=1.0, label="text of the paper")
+    left.set(title="$S^2$: error saved against ambient noise", xlabel="records n", ylabel="per cent", ylim=(0, 46))
+    left.legend(ncols=2, loc="upper center")
+    for calibration, colour, words in (
+        (study.DOUBLED, AMBER, r"scale $4(e^r-1)/n$ (program)"),
+        (study.SINGLE, ORANGE, r"scale $2(e^r-1)/n$"),
+    ):
+        found = shares.where(calibration=calibration)
+        right.plot(found.column("n"), 100.0 * found.column("ambient"), "o-", color=colour, label=words)
+    found = shares.where(calibration=study.SINGLE)
+    right.plot(found.column("n"), 100.0 * found.column("intrinsic"), "s-", color=BLUE, label="intrinsic: none")
+    right.plot([20, 40], [25.0, 25.0], color="black", linewidth=1.0, label="text of the paper")
+    right.set(title="SPD(2): draws that are not positive definite", xlabel="records n", ylabel="per cent", xlim=(10, 210))
+    right.legend()
+    caption = (
+        "Left: how much smaller the intrinsic error is; lines are exact, points are the published number of replicates with two "
+        "standard errors. Right: share of ambient draws outside the manifold."
+    )
+    return figure, caption
+
+
+def bounds(tables: Tables) -> Figures:
+    found, parts = tables["curves"], tables["ingredients"]
+    r = found.column("r")
+    figure, (left, middle, right) = _panels(3, width=9.6, height=3.4)
+    left.plot(r, found.column("twice_r"), color=BLUE, label="$2r$")
+    left.plot(r, found.column("paper_range"), "--", color=ORANGE, label="$2r(2-h)$, the paper")
+    left.plot(r, found.column("empirical_range"), color=AMBER, label="largest found on the boundary")
+    left.set(title="range of the logarithm", xlabel="radius $r$", ylim=(0, 5))
+    _mark_radii(left)
+    left.legend(loc="upper left", frameon=True, facecolor="white", edgecolor="none", framealpha=1.0)
+    for name, colour in zip(parts.values("r"), (GREEN, BLUE, PINK), strict=True):
+        part = parts.where(r=name)
+        limit = 2.0 * math.tan({"pi/8": 1, "pi/4": 2, "3 pi/8": 3}[str(name)] * math.pi / 8.0)
+        middle.plot(part.column("t_over_r"), part.column("range") / limit, "-", color=colour, label=f"$r = {_pi(str(name))}$")
+        middle.plot(part.column("t_over_r"), part.column("hessian"), "--", color=colour)
+        middle.plot(part.column("t_over_r"), part.column("quotient") / limit, ":", color=colour)
+    kinds: list[tuple[Any, str]] = [("-", r"range $2R/(2\tan r)$"), ("--", "Hessian at least"), (":", r"quotient$/(2\tan r)$")]
+    handles = middle.get_legend_handles_labels()[0] + [Line2D([], [], color="black", linestyle=s, label=w) for s, w in kinds]
+    middle.set(title="ingredients of the sharp bound", xlabel="mean's distance from the centre, $t/r$", ylim=(0, 1.05))
+    middle.legend(handles=handles, loc="lower right", ncols=1, fontsize=7)
+    right.semilogy(r, found.column("sharp_bound"), color=GREEN, linewidth=3.0, alpha=0.7, label=r"sharp, $2\tan r$")
+    right.plot(r, found.column("paper_bound"), "--", color=ORANGE, label="Theorem 2 of the paper")
+    right.plot(r, found.column("empirical_bound"), color=AMBER, label="the paper's empirical bound")
+    every = max(1, len(r) // 24)
+    right.plot(r[::every], found.column("worst_case")[::every], "x", color="black", markersize=4, label="worst-case pair")
+    right.set(title="$n$ times the sensitivity", xlabel="radius $r$", ylim=(0.03, 300))
+    _mark_radii(right)
+    right.legend(loc="lower right", fontsize=7, frameon=True, facecolor="white", edgecolor="none", framealpha=1.0)
+    caption = (
+        "On the unit sphere. Left: the supplement's figure. Middle: for a mean at distance t from the centre, the range of "
+        "the logarithm, "
+        "the Hessian and their quotient, which never exceeds 2 tan r. Right: the bounds, to pi/2."
+    )
+    return {"supplement": (figure, caption)}
+
+
+def _pi(name: str) -> str:
+    return {"pi/8": r"\pi/8", "pi/4": r"\pi/4", "3 pi/8": r"3\pi/8"}[name]
+
+
+def _mark_radii(axes: Axes) -> None:
+    axes.set_xlim(0.0, math.pi / 2.0)
+    axes.set_xticks(
+        [0.0, math.pi / 8, math.pi / 4, 3 * math.pi / 8, math.pi / 2], ["0", r"$\pi/8$", r"$\pi/4$", r"$3\pi/8$", r"$\pi/2$"]
+    )
+    axes.axvline(math.pi / 4.0, color="black", linewidth=0.8, linestyle=(0, (1, 2)))
+
+
+def privacy(tables: Tables) -> Figures:
+    loss, truncated, ambient = tables["loss"], tables["truncated"], tables["ambient"]
+    figure = Figure(figsize=(8.6, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[1.25, 1.0])
+    names = [str(name) for name in loss.values("manifold")]
+    for epsilon, marker, colour in zip(loss.values("epsilon"), ("o", "x", "+"), (BLUE, ORANGE, "black"), strict=True):
+        share = loss.where(epsilon=epsilon).column("loss_over_epsilon")
+        left.plot(
+            share, range(len(names)), marker, color=colour, label=rf"$\varepsilon = {epsilon:g}$", fillstyle="none", markersize=7
+        )
+    left.axvline(1.0, color="black", linewidth=1.0)
+    left.set_yticks(range(len(names)), names)
+    left.invert_yaxis()
+    left.set(title="our mechanism", xlabel=r"largest privacy loss, in units of $\varepsilon$", xlim=(0.0, 1.08))
+    left.legend(loc="lower left")
+    bars: list[tuple[str, float, str]] = []
+    for manifold in truncated.values("manifold"):
+        for factor, words in ((1.0, r"$\Delta/\varepsilon$"), (2.0, r"$2\Delta/\varepsilon$")):
+            value = float(truncated.where(manifold=manifold, scale_over_sensitivity=factor).column("largest_loss")[0])
+            bars.append((f"truncated {manifold},\nscale {words}", value, SKY))
+    bars += [
+        (f"ambient noise, {manifold}", float(ambient.where(manifold=manifold).column("largest_loss").max()), AMBER)
+        for manifold in ambient.values("manifold")
+    ]
+    right.barh(range(len(bars)), [bar[1] for bar in bars], color=[bar[2] for bar in bars])
+    right.set_yticks(range(len(bars)), [bar[0] for bar in bars], fontsize=7.5)
+    right.invert_yaxis()
+    right.axvline(1.0, color="black", linewidth=1.0)
+    right.set(title="other mechanisms", xlabel=r"largest privacy loss, $\varepsilon = 1$ claimed")
+    caption = (
+        "Left: the largest privacy loss found between worst-case neighbours never passes epsilon. Right: the law conditioned "
+        "on the ball "
+        "needs twice the scale, and the paper's ambient noise on the Fréchet mean exceeds its epsilon."
+    )
+    return {"loss": (figure, caption)}
+
+
+def rates(tables: Tables) -> Figures:
+    errors, slopes = tables["errors"], tables["slopes"]
+    figure, panels = _panels(3, width=9.6, height=3.9)
+    styles = {rates_study.RELEASED: "-", rates_study.PROJECTED: "x", rates_study.TRUNCATED: ":"}
+    words = {"n": "records n", "epsilon": r"$\varepsilon$", "d": "dimension d"}
+    for axes, axis in zip(panels, ("n", "epsilon", "d"), strict=True):
+        for space, colour in zip(errors.where(axis=axis).values("space"), (BLUE, ORANGE, GREEN, PINK), strict=False):
+            slope = slopes.where(axis=axis, space=space, variant=rates_study.RELEASED)
+            label = f"{space}: {slope.column('slope')[0]:.3f} ± {slope.column('se')[0]:.3f}"
+            for variant, style in styles.items():
+                found = errors.where(axis=axis, space=space, variant=variant)
+                axes.loglog(
+                    found.column("x"),
+                    found.column("rms_error"),
+                    style,
+                    color=colour,
+                    markersize=4,
+                    label=label if variant == rates_study.RELEASED else None,
+                )
+        x = errors.where(axis=axis).column("x")
+        _plain_ticks(axes, sorted(set(x.tolist())))
+        axes.tick_params(axis="x", labelsize=7.5)
+        axes.set(xlabel=words[axis], title=f"slopes against {'d + 1/2' if axis == 'd' else words[axis].removeprefix('records ')}")
+        low, high = axes.get_ylim()
+        axes.set_ylim((low, 4.0 * high) if axis == "d" else (low / 8.0, high))  # room for the legend
+        axes.legend(loc="upper left" if axis == "d" else "lower left", fontsize=7.5)
+    panels[0].set_ylabel("root-mean-square error")
+    kinds = [Line2D([], [], color=GREY, linestyle="-", label="as released")]
+    kinds.append(Line2D([], [], color=GREY, linestyle="", marker="x", label="projected onto the ball"))
+    kinds.append(Line2D([], [], color=GREY, linestyle=":", label=r"truncated to the ball, $2\Delta/\varepsilon$"))
+    figure.legend(handles=kinds, loc="outside lower center", ncols=3)
+    caption = "Root-mean-square error on logarithmic axes, with the fitted slopes of the law as released. Expected: -1, -1 and 1."
+    return {"rates": (figure, caption)}
+
+
+def subspaces(tables: Tables) -> Figures:
+    found = tables["errors"]
+    figure, (axes,) = _panels(1, width=5.2, height=3.6)
+    for d, colour, marker in zip(found.values("d"), (BLUE, ORANGE, GREEN, PINK), "osD^", strict=True):
+        part = found.where(d=d)
+        axes.errorbar(
+            part.column("D"), part.column("ratio"), 2.0 * part.column("ratio_se"), fmt=marker, color=colour, label=f"d = {d}"
+        )
+        around = np.geomspace(float(part.column("D").min()), 100.0, 60)
+        axes.plot(around, (around + 1.0) / (float(d) + 1.0), "-", color=colour, linewidth=1.0)
+    axes.set(
+        xscale="log", yscale="log", xlabel="dimension D of the ambient space", ylabel="mean squared error, projected / intrinsic"
+    )
+    _plain_ticks(axes, [float(x) for x in found.values("D")])
+    axes.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
+    axes.yaxis.set_minor_locator(FixedLocator([]))
+    axes.legend()
+    return {"ratio": (figure, "Points: simulated, with two standard errors. Lines: (D + 1)/(d + 1), Theorem 4.")}
+
+
+def circle(tables: Tables) -> Figures:
+    found = tables["sensitivity"]
+    n, odd = found.column("n"), found.column("n") % 2 == 1
+    figure, (axes,) = _panels(1, width=5.4, height=3.6)
+    axes.loglog(n, found.column("half_turn_example"), "-", color=ORANGE, label=r"whole circle: $\pi$ for every n")
+    axes.plot(n[~odd], found.column("published_example")[~odd], "o", color=PINK, label="whole circle: the paper's example")
+    axes.plot(
+        n, found.column("with_ball_bound"), "-", color=GREEN, linewidth=3.0, alpha=0.7, label="ball of radius 1: bound 2r/n"
+    )
+    axes.plot(n, found.column("with_ball"), "x", color="black", label="ball of radius 1: worst-case pair")
+    _plain_ticks(axes, [5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0])
+    axes.set(xlabel="records n", ylabel="distance between means of neighbours", ylim=(0.002, 20))
+    axes.legend(loc="lower left")
+    return {"jump": (figure, "How far one record can move the mean of points on a circle.")}
+
+
+def chains(tables: Tables) -> Figures:
+    study, bias, times = chains_study, tables["bias"], tables["times"]
+    figure = Figure(figsize=(8.6, 3.5), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.05])
+    shown = ((study.PROGRAM, ORANGE, "o-"), (study.WORDED, PINK, "s--"), (study.REPAIRED, GREEN, "D:"))
+    for sampler, colour, style in shown:
+        part = bias.where(sampler=sampler)
+        space = "SPD(2)" if sampler == study.PROGRAM else "$S^2$"
+        left.errorbar(
+            part.column("n"),
+            part.column("error_over_exact"),
+            2.0 * part.column("se"),
+            fmt=style,
+            color=colour,
+            label=f"{space}, {sampler}",
+        )
+    ours = bias.where(sampler=study.EXACT, space="SPD(2)")
+    left.plot(ours.column("n"), ours.column("error_over_exact"), "-", color=BLUE, label="ours")
+    left.set(xscale="log", yscale="log", xlabel="records n", ylabel="mean error, as a multiple of the law's")
+    _plain_ticks(left, [25.0, 100.0, 500.0, 2000.0, 20000.0])
+    left.set_yticks([1, 2, 5], ["1", "2", "5"])
+    left.yaxis.set_minor_locator(FixedLocator([]))
+    left.set_title("bias")
+    left.legend(loc="upper left")
+    bars: list[tuple[str, float, str]] = []
+    for place in times.values("space"):
+        for name in sorted(map(str, times.where(space=place).values("sampler")), key=lambda name: name.startswith(study.EXACT)):
+            seconds = float(np.median(times.where(space=place, sampler=name).column("seconds_a_draw")))
+            colour = BLUE if name.startswith(study.EXACT) else GREY
+            bars.append((f"{'$S^2$' if place == 'S^2' else place}, {name}", 1e6 * seconds, colour))
+    right.barh(range(len(bars)), [bar[1] for bar in bars], color=[bar[2] for bar in bars])
+    right.set_yticks(range(len(bars)), [bar[0] for bar in bars], fontsize=7.5)
+    right.invert_yaxis()
+    right.set(xscale="log", xlabel="microseconds a draw, in bulk (median over n)", title="time")
+    caption = (
+        "Left: mean distance of the draws from their centre over that of the law, with two standard errors. Right: time a "
+        "draw; grey are the "
+        "chains, blue is ours, in float64 and in the real arithmetic of releases."
+    )
+    return {"chains": (figure, caption)}
+
+
+def beyond(tables: Tables) -> Figures:
+    simulated, real = tables["simulated"], tables["real"]
+    figure = Figure(figsize=(9.6, 3.9), layout="constrained")
+    left, *others = figure.subplots(1, 3, width_ratios=[1.3, 1.0, 1.0])
+    names = [str(name) for name in simulated.values("manifold")]
+    for column, marker, colour, words in (
+        ("ratio", "o", ORANGE, "the paper's scale"),
+        ("private_ratio", "D", BLUE, "a private scale"),
+    ):
+        for row, name in enumerate(names):
+            values = simulated.where(manifold=name).column(column)
+            left.plot(values, [row] * len(values), marker, color=colour, fillstyle="none", label=words if row == 0 else None)
+    left.axvline(1.0, color="black", linewidth=1.0)
+    left.set_yticks(range(len(names)), [_with_dimensions(simulated, name) for name in names])
+    left.invert_yaxis()
+    left.set(xlabel="intrinsic / ambient geodesic error", xlim=(0.0, 1.1), title="simulated, n = 50 to 800")
+    left.legend(loc="upper left", title="ambient noise with", alignment="left", borderaxespad=0.2)
+    titles = {"dti_tensors": "diffusion tensors, SPD(3)", "icu_arrivals": "arrival times, circle"}
+    for axes, name in zip(others, beyond_study.REAL, strict=True):
+        found = real.where(data=name)
+        for column, style, colour, words in (
+            ("private_ambient", "D:", BLUE, "ambient, private scale"),
+            ("ambient", "o--", ORANGE, "ambient, the paper's scale"),
+            ("intrinsic", "s-", GREEN, "intrinsic (ours)"),
+        ):
+            axes.loglog(found.column("epsilon"), found.column(column), style, color=colour, label=words)
+        _plain_ticks(axes, [float(e) for e in found.values("epsilon")])
+        low, high = axes.get_ylim()
+        axes.set(xlabel=r"$\varepsilon$", title=f"{titles[name]}, n = {found.column('n')[0]}", ylim=(low / 2.5, high))
+        ticks = [t for t in (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if low / 2.5 <= t <= high]
+        axes.set_yticks(ticks, [f"{t:g}" for t in ticks])
+        axes.yaxis.set_minor_locator(FixedLocator([]))
+        axes.title.set_fontsize(9.0)
+    others[0].set_ylabel("mean geodesic error")
+    others[0].legend(loc="lower left", fontsize=7.5)
+    caption = (
+        "Left: one mark for each n; below 1 the intrinsic error is smaller. d/D: dimensions of manifold and ambient space. "
+        "Middle and right: "
+        "two real data sets."
+    )
+    return {"other-manifolds": (figure, caption)}
+
+
+def _with_dimensions(table: Table, name: str) -> str:
+    part = table.where(manifold=name)
+    return f"{name}  {part.column('d')[0]}/{part.column('D')[0]}"
+
+
+FIGURES: dict[str, Callable[[Tables], Figures]] = {
+    "neighbours": neighbours,
+    "utility": utility,
+    "bounds": bounds,
+    "privacy": privacy,
+    "rates": rates,
+    "subspaces": subspaces,
+    "circle": circle,
+    "chains": chains,
+    "beyond": beyond,
+}
