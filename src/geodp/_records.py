@@ -7,7 +7,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import islice
@@ -20,7 +20,7 @@ from threadpoolctl import ThreadpoolController
 from geodp._passes import Evaluator, Pass, best_evaluator
 from geodp.ball import Ball
 from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import Manifold
+from geodp.manifolds.manifold import Manifold, refuse_mask
 
 #: Bytes of records read at a time by each core: fewer if there are not enough records to go round.
 _CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
@@ -121,6 +121,10 @@ class ChunkedRecords(Records):
 def _source(x: Any, manifold: Manifold) -> tuple[Callable[[], Iterator[Array]], bool]:
     """A function that reads the chunks of ``x`` anew, and whether clipped chunks may be kept in memory."""
     axes = len(manifold.point_shape) + 1
+    if isinstance(x, memoryview) or (not isinstance(x, np.ndarray) and callable(getattr(x, "__array__", None))):
+        x = np.asarray(x)  # a table of pandas, say, which would otherwise be taken for chunks
+    if isinstance(x, Mapping):
+        raise TypeError("x is a mapping from names to something, but records are an array, a list of chunks or a function")
     if callable(x):
         return (lambda: _split(x(), manifold)), False
     if isinstance(x, Sequence) and len(x) and isinstance(x[0], np.ndarray) and x[0].ndim == axes:
@@ -168,6 +172,7 @@ def pass_over_block(evaluator: Evaluator, ball: Ball, p: Array, block: Any, weig
 
 
 def check_shape(array: Any, manifold: Manifold) -> None:
+    refuse_mask(array, "x")
     if array.ndim != len(manifold.point_shape) + 1:
         expected = ", ".join(["n", *map(str, manifold.point_shape)])
         raise ValueError(f"x has shape {array.shape}, but records of {manifold} have shape ({expected})")

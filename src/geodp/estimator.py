@@ -13,6 +13,7 @@ from geodp.ball import Ball
 from geodp.files import parse_manifold
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds._functions import Array
+from geodp.manifolds.manifold import refuse_mask
 from geodp.release import Release, private_mean
 
 
@@ -79,6 +80,7 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self.manifold_.coordinates(self.location_, self.manifold_.log(self.location_, records))
 
     def _records(self, X: ArrayLike, *, fitting: bool = True) -> Array:
+        refuse_mask(X, "X")
         array = np.asarray(X)
         if array.ndim < 2:
             raise ValueError(f"X has shape {array.shape}; Reshape your data: one record a row")

@@ -53,7 +53,7 @@ import warnings
 from abc import ABC, abstractmethod
 from array import array as buffer
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -104,6 +104,9 @@ _BY_NAME = {kind.__name__.lower(): kind for kind in _FORMS}
 #: Longer texts are no manifold or centre anyone typed; the bound also keeps the parser from deep recursion.
 _LONGEST_TEXT = 20_000
 
+#: Points that large fit no memory many times over, and no use.
+_MOST_COLUMNS = 10**7
+
 
 def parse_manifold(text: str) -> Manifold:
     """The manifold that a text such as ``"SPD(3)"`` names; upper and lower case are the same.
@@ -112,7 +115,10 @@ def parse_manifold(text: str) -> Manifold:
     Product(Sphere(2, curvature=4.0), Euclidean(3))
     """
     try:
-        return _manifold(_expression(text))
+        manifold = _manifold(_expression(text))
+        if math.prod(manifold.point_shape) > _MOST_COLUMNS:
+            raise ValueError(f"its points have more than {_MOST_COLUMNS} entries")
+        return manifold
     except (TypeError, ValueError, ArithmeticError) as error:
         sentence = f"the manifold {_excerpt(text)} cannot be read, because {error}: write one of {', '.join(_FORMS.values())}"
         raise ValueError(sentence) from None
@@ -456,7 +462,7 @@ def _is_header(cells: list[str]) -> bool:
 # ---------------------------------------------------------------------- formats
 
 
-class _Table(ABC):
+class Table(ABC):
     """The records of a file before anything is known of a manifold: ``records`` rows in columns of one or more numbers."""
 
     path: Path
@@ -497,11 +503,7 @@ class _Table(ABC):
         raise FileError(f"{self.path} has {self.found()} and no single one called {_excerpt(name)}")
 
 
-#: No manifold of the library has points that large.
-_MOST_COLUMNS = 10**7
-
-
-class _ArrayTable(_Table):
+class ArrayTable(Table):
     def __init__(self, path: Path, array: NDArray[Any]) -> None:
         if array.dtype.kind not in "fiuUS":
             raise FileError(f"{path} holds an array of dtype {_short(array.dtype)}, but records are real numbers or clock times")
@@ -533,7 +535,7 @@ class _ArrayTable(_Table):
         return _float64(rows)
 
 
-class _CsvTable(_Table):
+class _CsvTable(Table):
     """Lines of cells. A line is a record whatever it holds: no quotation mark reaches into the next one."""
 
     def __init__(self, path: Path, wanted: frozenset[str]) -> None:
@@ -634,15 +636,19 @@ class _CsvTable(_Table):
         return np.frombuffer(out, dtype=np.float64).reshape(self.records, len(columns))
 
 
-class _ParquetTable(_Table):
-    def __init__(self, path: Path, table: Any, arrow: Any) -> None:
+class ParquetTable(Table):
+    """Columns of numbers, or of lists of numbers of the lengths ``shapes``, by name of the column; by default the usual ones."""
+
+    def __init__(self, path: Path, table: Any, arrow: Any, shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
         self.path, self.table, self.arrow, self.records = path, table, arrow, table.num_rows
         if self.records == 0:
             raise FileError(f"{path} has no records")
         # the index of a pandas table is no column of the data
         self.names = tuple("" if re.fullmatch(r"__index_level_\d+__", name) else name for name in table.column_names)
         lists = [i for i in range(len(self.names)) if self._is_list(table.schema.field(i).type)]
-        self.lists = {i: self._matrix(i, table.column(i).combine_chunks()) for i in lists}
+        columns = {i: table.column(i).combine_chunks() for i in lists}
+        self.shapes = {table.column_names[i]: self._shape(columns[i]) for i in lists} if shapes is None else shapes
+        self.lists = {i: self._matrix(i, columns[i], self.shapes[table.column_names[i]]) for i in lists}
         self.widths = tuple(self.lists[i].shape[1] if i in self.lists else 1 for i in range(len(self.names)))
 
     def _is_list(self, kind: Any) -> bool:
@@ -684,14 +690,23 @@ class _ParquetTable(_Table):
         name = _listed([self.names[column]]) if self.names else str(column)
         raise FileError(f"the column {name} of {self.path} has the type {_short(kind)}, but this layout is read from {wanted}")
 
-    def _matrix(self, column: int, values: Any) -> Array:
-        """Lists as rows of their most frequent length; NaN for others."""
+    def _shape(self, values: Any) -> tuple[int, ...]:
+        """The most frequent length of the lists, and of the lists in them."""
         if not self._is_list(values.type):
-            return self._column(column, values, False).reshape(len(values), 1)
-        entries = self._matrix(column, values.flatten())
+            return ()
+        lengths = self._lengths(values)
+        usual = max(Counter(lengths[lengths > 0].tolist()).most_common(1), default=(0, 0))[0]
+        return usual, *self._shape(values.flatten())
+
+    def _lengths(self, values: Any) -> NDArray[np.int64]:
         counted = self.arrow.compute.list_value_length(values).fill_null(0)
-        lengths = np.asarray(counted.to_numpy(zero_copy_only=False), dtype=np.int64)
-        width = max(Counter(lengths[lengths > 0].tolist()).most_common(1), default=(0, 0))[0]
+        return np.asarray(counted.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+    def _matrix(self, column: int, values: Any, shape: tuple[int, ...]) -> Array:
+        """Lists of the lengths ``shape`` as rows; NaN for others."""
+        if not shape:
+            return self._column(column, values, False).reshape(len(values), 1)
+        entries, lengths, width = self._matrix(column, values.flatten(), shape[1:]), self._lengths(values), shape[0]
         rows = np.full((len(lengths), width * entries.shape[1]), np.nan)
         usual = lengths == width
         starts = (np.cumsum(lengths) - lengths)[usual]
@@ -726,15 +741,15 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(plain) + (", ..." if len(names) > 12 else "")
 
 
-def _open_array(path: Path, wanted: frozenset[str]) -> _Table:
+def _open_array(path: Path, wanted: frozenset[str]) -> Table:
     with path.open("rb") as file:
-        names, array = _load(path, file)
+        names, array = load_array(path, file)
     if array is None:
         raise FileError(f"{path} holds {len(names)} arrays ({_listed(names)}): call the one with the records x or records")
-    return _ArrayTable(path, array)
+    return ArrayTable(path, array)
 
 
-def _load(path: Path, file: BinaryIO) -> tuple[list[str], NDArray[Any] | None]:
+def load_array(path: Path, file: BinaryIO) -> tuple[list[str], NDArray[Any] | None]:
     """The array in a NumPy file and its name, or all names if it is not clear which one is meant."""
     try:
         with warnings.catch_warnings():
@@ -766,21 +781,36 @@ def _map(path: Path, file: BinaryIO) -> Any:
         return np.load(file, allow_pickle=False)
 
 
-def _open_parquet(path: Path, wanted: frozenset[str]) -> _Table:
+def _open_parquet(path: Path, wanted: frozenset[str]) -> Table:
+    with parquet_file(path) as file:
+        table = file.read()
+    return ParquetTable(path, table, arrow_for(path))
+
+
+def arrow_for(path: Path) -> Any:
     try:
-        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+        arrow = importlib.import_module("pyarrow")
         importlib.import_module("pyarrow.compute")
+        importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise FileError(f"reading {path} needs pyarrow: pip install 'geodp[parquet]'") from None
+    return arrow
+
+
+@contextmanager
+def parquet_file(path: Path) -> Iterator[Any]:
+    """An open Parquet file; whatever pyarrow says about a damaged one may quote it and is not shown."""
+    arrow = arrow_for(path)
     try:
-        with parquet.ParquetFile(path) as file:
-            table = file.read()
+        with arrow.parquet.ParquetFile(path) as file:
+            yield file
+    except FileError:
+        raise
     except Exception:
         raise FileError(f"{path} is not a Parquet file that pyarrow can read") from None
-    return _ParquetTable(path, table, arrow)
 
 
-_OPENERS: dict[str, Callable[[Path, frozenset[str]], _Table]] = {
+_OPENERS: dict[str, Callable[[Path, frozenset[str]], Table]] = {
     ".npy": _open_array,
     ".npz": _open_array,
     ".csv": _CsvTable,
@@ -788,7 +818,7 @@ _OPENERS: dict[str, Callable[[Path, frozenset[str]], _Table]] = {
 }
 
 
-def _open(path: Path, wanted: frozenset[str]) -> _Table:
+def _open(path: Path, wanted: frozenset[str]) -> Table:
     opener = _OPENERS.get(path.suffix.lower())
     if opener is None:
         raise FileError(f"{path} must be a {', '.join(_OPENERS)} file, and its name must say so")
@@ -829,14 +859,23 @@ def read_records(
         ...
     geodp.files.FileError: there is no file arrivals.csv
     """
-    chosen = [name.strip() for name in columns.split(",")] if isinstance(columns, str) else columns
+    chosen = chosen_columns(columns)
     wanted = frozenset(name for name in chosen or () if isinstance(name, str) and not name.isdecimal())
     with _reading(Path(path)):
         return _records(_open(Path(path), wanted), manifold, chosen, layout)
 
 
-def _records(table: _Table, manifold: Manifold, columns: Sequence[str | int] | None, layout: str) -> Array:
-    array = table.array if isinstance(table, _ArrayTable) else None
+def chosen_columns(columns: Sequence[str | int] | str | None) -> Sequence[str | int] | None:
+    return [name.strip() for name in columns.split(",")] if isinstance(columns, str) else columns
+
+
+def _records(table: Table, manifold: Manifold, columns: Sequence[str | int] | None, layout: str) -> Array:
+    return read_points(table, manifold, *plan_reading(table, manifold, columns, layout))
+
+
+def plan_reading(table: Table, manifold: Manifold, columns: Sequence[str | int] | None, layout: str) -> tuple[list[int], Layout]:
+    """Positions of the columns to read, in the order of the layout that fits them, and this layout."""
+    array = table.array if isinstance(table, ArrayTable) else None
     if array is not None and array.ndim > 2 and (array.shape[1:] != manifold.point_shape or columns is not None):
         shape = ", ".join(["n", *map(str, manifold.point_shape)])
         raise FileError(
@@ -851,10 +890,14 @@ def _records(table: _Table, manifold: Manifold, columns: Sequence[str | int] | N
         return len(picked) == 1 and table.holds_clock_times(picked[0])
 
     choice, order = _choose(str(table.path), manifold, layout, width, header, table.found(picked), clock)
+    return ([picked[i] for i in order] if width == len(picked) else picked), choice
+
+
+def read_points(table: Table, manifold: Manifold, columns: list[int], choice: Layout) -> Array:
+    array = table.array if isinstance(table, ArrayTable) else None
     if array is not None and array.ndim > 2 and choice.convert is None and array.dtype.kind in "fiu":
         return _float64(array)
-    ordered = [picked[i] for i in order] if width == len(picked) else picked
-    return _to_points(manifold, choice, table.numbers(ordered, choice.clock))
+    return _to_points(manifold, choice, table.numbers(columns, choice.clock))
 
 
 def parse_center(text: str | os.PathLike[str], manifold: Manifold, *, layout: str = "auto") -> Array:
@@ -911,7 +954,7 @@ def _read_center(path: Path, manifold: Manifold, layout: str) -> Array:
         as_printed = (table.records, width) == manifold.point_shape
         in_a_column = width == 1 and table.records in {choice.columns for choice in layouts(manifold)}
         if table.records > 1 and (as_printed or in_a_column):
-            table, width = _ArrayTable(path, table.numbers(columns, False).reshape(1, -1)), table.records * width
+            table, width = ArrayTable(path, table.numbers(columns, False).reshape(1, -1)), table.records * width
         if table.records != 1:
             raise FileError(f"{path} holds {table.records} records, but the centre is one point of {manifold}")
         return np.array(_records(table, manifold, None, _center_layout(manifold, layout, width))[0])

@@ -42,6 +42,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from geodp.manifolds.manifold import real_number
+
 #: Digits an epsilon may have after the point, and the largest epsilon.
 _PLACES, _LARGEST = 30, Decimal(10**9)
 # sums of admissible numbers below the largest need 40 digits; should that ever be wrong, Inexact raises and nothing is rounded
@@ -214,10 +216,12 @@ class _SQLite(_Database):
             raise LedgerError("a SQLite ledger is a file and takes no options: write sqlite:/// and the path of the file")
         # an absolute path: after a change of directory the same ledger is meant, not a new one with a fresh budget
         self.path = Path(url.database).absolute()
-        self.name = str(self.path)
+        file = str(self.path)
+        # a line break in the name of the file must not break a sentence in two
+        self.name = file if file.isprintable() else ascii(file)
         self.timeout = timeout
         self.engine = create_engine(
-            URL.create("sqlite", database=self.name),
+            URL.create("sqlite", database=file),
             # a connection for each transaction: none is ever shared with a forked process
             poolclass=NullPool,
             hide_parameters=True,
@@ -361,9 +365,9 @@ class Ledger:
     def __init__(self, url: str | URL = "sqlite:///geodp-budget.db", *, timeout: float = 30.0) -> None:
         if not isinstance(url, str | URL):
             raise TypeError(f"the URL of a ledger must be a str but is of type {type(url).__name__}")
-        if not 0.0 < float(timeout) <= 1e6:
+        self._timeout = real_number(timeout, "the timeout")
+        if not 0.0 < self._timeout <= 1e6:
             raise ValueError(f"the timeout must be positive and at most a million seconds but is {timeout}")
-        self._timeout = float(timeout)
         try:
             parsed = make_url(url)
         except (ArgumentError, ValueError):

@@ -9,6 +9,7 @@ from typing import Any
 from scipy.optimize import brentq
 
 from geodp.ball import Ball
+from geodp.manifolds.manifold import real_number
 from geodp.mechanisms.ambient import ambient_expected_error
 from geodp.mechanisms.laplace import Calibration, calibrate, checked_epsilon, numerical_tolerance
 from geodp.noise import exact
@@ -25,6 +26,12 @@ class Plan:
     Errors are geodesic distances between the release and the mean of the clipped records. ``paper_error`` is the expected
     error with the sensitivity bound of the paper, ``ambient_error`` the expected Euclidean length of the paper's ambient noise;
     both are None where they do not apply.
+
+    >>> import numpy as np
+    >>> from geodp import Ball, Sphere
+    >>> result = plan(Ball(Sphere(2), center=[0.0, 0.0, 1.0], radius=np.pi / 8), n=100, epsilon=1.0)
+    >>> round(result.scale, 6), round(result.quantiles[0.95], 4)
+    (0.008284, 0.0393)
     """
 
     calibration: Calibration
@@ -102,12 +109,13 @@ def plan(
     given = [name for name, value in (("n", n), ("epsilon", epsilon), ("error", error)) if value is not None]
     if len(given) != 2:
         raise ValueError(f"a plan needs two of n, epsilon and error but was given {' and '.join(given) or 'none of them'}")
+    quantile = None if quantile is None else real_number(quantile, "the quantile")
     if quantile is not None and (error is None or not 0.0 < quantile < 1.0):
         raise ValueError("a quantile goes with an error to reach, and lies between 0 and 1")
     if error is not None:
         scale = _scale_for(ball, error, quantile)
         if n is None:
-            n = _records_for(ball, scale, checked_epsilon(epsilon or 0.0), bound)
+            n = _records_for(ball, scale, checked_epsilon(0.0 if epsilon is None else epsilon), bound)
         else:
             epsilon = _epsilon_for(ball, scale, n, bound)
     assert n is not None
@@ -118,8 +126,8 @@ def plan(
         calibration,
         calibration.law.mean_radius(),
         quantiles,
-        _paper_error(ball, n, epsilon),
-        ambient_expected_error(ball, n, epsilon),
+        _paper_error(ball, calibration.n, calibration.epsilon),
+        ambient_expected_error(ball, calibration.n, calibration.epsilon),
     )
 
 
@@ -132,6 +140,7 @@ def _paper_error(ball: Ball, n: int, epsilon: float) -> float | None:
 
 def _scale_for(ball: Ball, error: float, quantile: float | None) -> float:
     """The largest scale whose error is at most this."""
+    error = real_number(error, "the error to reach")
     if not 0.0 < error < math.inf:
         raise ValueError(f"the error to reach must be positive and finite but is {error}")
     manifold = ball.manifold

@@ -73,6 +73,13 @@ class Manifold(ABC):
 
     A new manifold is a frozen dataclass that gives the constants and the ``raw_`` maps. The ``raw_`` maps take float64
     arrays that are known to be good, check nothing, and are what inner loops call.
+
+    >>> from geodp import Sphere
+    >>> sphere, north, east = Sphere(2), [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]
+    >>> sphere.exp(north, sphere.log(north, east)).round(12)
+    array([1., 0., 0.])
+    >>> sphere.check_point([0.0, 0.0, 2.0])
+    'the norm must be 1 but is 2'
     """
 
     # ------------------------------------------------------------------ constants
@@ -209,27 +216,32 @@ class Manifold(ABC):
     def dist(self, p: ArrayLike, q: ArrayLike) -> Array | float:
         """Geodesic distance."""
         p, q = self._points(p, "p"), self._points(q, "q")
-        return _scalar(self.raw_dist(p, q))
+        with np.errstate(all="ignore"):
+            return self._numbers(self.raw_dist(p, q), "dist(p, q)")
 
     @final
     def inner(self, p: ArrayLike, u: ArrayLike, v: ArrayLike) -> Array | float:
         """Riemannian inner product of two tangent vectors at ``p``."""
-        return _scalar(self.raw_inner(*self._tangent_at(p, u), self._tangent_at(p, v)[1]))
+        with np.errstate(all="ignore"):
+            return self._numbers(self.raw_inner(*self._tangent_at(p, u), self._tangent_at(p, v)[1]), "inner(p, u, v)")
 
     @final
     def norm(self, p: ArrayLike, v: ArrayLike) -> Array | float:
         """Riemannian length of a tangent vector at ``p``."""
-        return _scalar(self.raw_norm(*self._tangent_at(p, v)))
+        with np.errstate(all="ignore"):
+            return self._numbers(self.raw_norm(*self._tangent_at(p, v)), "norm(p, v)")
 
     @final
     def log_volume_density(self, p: ArrayLike, v: ArrayLike) -> Array | float:
         """``log |det d exp_p|`` at ``v``, with respect to orthonormal frames; minus infinity on and past conjugate points."""
-        return _scalar(self.raw_log_volume_density(*self._tangent_at(p, v)))
+        with np.errstate(all="ignore"):
+            return _scalar(self.raw_log_volume_density(*self._tangent_at(p, v)))
 
     @final
     def inside_cut_locus(self, p: ArrayLike, v: ArrayLike) -> NDArray[np.bool_] | bool:
         """Whether the geodesic with velocity ``v`` is still the only shortest one after unit time."""
-        inside = self.raw_inside_cut_locus(*self._tangent_at(p, v))
+        with np.errstate(all="ignore"):
+            inside = self.raw_inside_cut_locus(*self._tangent_at(p, v))
         return inside if inside.ndim else bool(inside)
 
     @final
@@ -241,17 +253,22 @@ class Manifold(ABC):
         p, coordinates = self._points(p, "p"), _real(coordinates, (self.dim,), "coordinates", self)
         with np.errstate(all="ignore"):
             out = self.raw_tangent(p, coordinates)
-        return self._finite(out, "tangent(p, coordinates)", lambda _: "every coordinate must be finite, and not close to the largest")
+        return self._finite(out, "tangent(p, coordinates)", lambda _: "every coordinate must be finite and of moderate size")
 
     @final
     def coordinates(self, p: ArrayLike, v: ArrayLike) -> Array:
         """Coordinates of a tangent vector in the orthonormal frame of :meth:`tangent`."""
-        return self.raw_coordinates(*self._tangent_at(p, v))
+        p, v = self._tangent_at(p, v)
+        with np.errstate(all="ignore"):
+            return np.asarray(self._numbers(self.raw_coordinates(p, v), "coordinates(p, v)"))
 
     @final
     def move_origin(self, p: ArrayLike, x: ArrayLike) -> Array:
         """The image of ``x`` under an isometry that takes :attr:`origin` to ``p``."""
-        return self.raw_move_origin(self._points(p, "p"), self._points(x, "x"))
+        p, x = self._points(p, "p"), self._points(x, "x")
+        with np.errstate(all="ignore"):
+            out = self.raw_move_origin(p, x)
+        return self._finite(out, "move_origin(p, x)", lambda _: "a number on the way is past what floats hold")
 
     @final
     def project(self, x: ArrayLike) -> Array:
@@ -315,7 +332,10 @@ class Manifold(ABC):
         axes = tuple(range(-len(self.point_shape), 0))
         if not np.isfinite(v).all():
             raise ValueError(f"v is not a tangent vector of {self}: {(~np.isfinite(v)).sum()} of its entries are not finite")
-        projected = self.raw_project_tangent(p, v)
+        with np.errstate(all="ignore"):
+            projected = self.raw_project_tangent(p, v)
+        if not np.isfinite(projected).all():
+            raise ValueError(f"v is too long for a tangent vector of {self} at p: a number on the way is past what floats hold")
         off = np.abs(v - projected).max(axis=axes, initial=0.0)
         size = np.abs(v).max(axis=axes, initial=0.0)
         # the difference of two tangent vectors may be nothing but their rounding errors
@@ -336,6 +356,11 @@ class Manifold(ABC):
             with np.errstate(all="ignore"):
                 raise ValueError(f"{what} is not defined in float64 on {self}{where}: {why(index)}")
         return out
+
+    def _numbers(self, values: Array, what: str) -> Array | float:
+        if not np.isfinite(values).all():
+            raise ValueError(f"{what} is not defined in float64 on {self}: a number on the way is past what floats hold")
+        return _scalar(values)
 
     def _pick(self, values: Array, out: Array, index: tuple[int, ...]) -> float:
         leading = out.shape[: out.ndim - len(self.point_shape)]
@@ -393,13 +418,22 @@ def real_number(value: Any, what: str) -> float:
     """A public number as a ``float``, or a sentence."""
     try:
         # NumPy would take an array of one number for that number, with a warning
-        return float(None if np.ndim(value) else value)
+        return float(cast(Any, None) if np.ndim(value) else value)
     except OverflowError:
-        raise ValueError(f"{what} is past what floats hold") from None
+        raise ValueError(f"{what} is too large, past what floats hold") from None
     except ValueError:
         raise ValueError(f"{what} must be a number but is {reprlib.repr(value)}") from None
     except TypeError:
         raise TypeError(f"{what} must be a number but is of type {type(value).__name__}") from None
+
+
+def refuse_mask(x: Any, name: str) -> None:
+    """NumPy drops the mask of an array without a word when it is read as an ordinary one."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, and what lies under its mask must not be read: fill it first, such as with "
+            "numpy.ma.filled(x, numpy.nan)"
+        )
 
 
 def _scalar(values: Array) -> Array | float:
@@ -407,11 +441,7 @@ def _scalar(values: Array) -> Array | float:
 
 
 def _real(x: ArrayLike, shape: tuple[int, ...], name: str, manifold: Manifold) -> Array:
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} is a masked array, and what lies under its mask must not be read: fill it first, such as with "
-            "numpy.ma.filled(x, numpy.nan)"
-        )
+    refuse_mask(x, name)
     array = np.asarray(x)
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{name} must hold real numbers but has dtype {array.dtype}")
