@@ -27,6 +27,8 @@ from geodp.manifolds import (
 from geodp.sensitivity import sensitivity
 
 if TYPE_CHECKING:
+    from geodp.auditing import AuditResult, audit
+    from geodp.dask_files import read_dask
     from geodp.ledger import Ledger
     from geodp.mean import MeanResult, frechet_mean
     from geodp.noise.laws import Gaussian, Laplace
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SPD",
+    "AuditResult",
     "Ball",
     "Euclidean",
     "Gaussian",
@@ -52,14 +55,18 @@ __all__ = [
     "SPDLogEuclidean",
     "Sphere",
     "__version__",
+    "audit",
     "frechet_mean",
     "plan",
     "private_mean",
+    "read_dask",
     "sensitivity",
 ]
 
 #: Names whose modules need heavier libraries: they are loaded when first used.
 _LATER = {
+    "AuditResult": "geodp.auditing",
+    "audit": "geodp.auditing",
     "Gaussian": "geodp.noise.laws",
     "Laplace": "geodp.noise.laws",
     "Ledger": "geodp.ledger",
@@ -69,6 +76,7 @@ _LATER = {
     "plan": "geodp.planning",
     "Release": "geodp.release",
     "private_mean": "geodp.release",
+    "read_dask": "geodp.dask_files",
 }
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import dask
 import dask.array as da
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from geodp._passes import Pass, best_evaluator
 from geodp._records import Records, Report, check_shape, pass_over_block
 from geodp.ball import Ball
+from geodp.files import FileError
 from geodp.manifolds._functions import Array
 from geodp.manifolds.manifold import Manifold
 
@@ -45,22 +46,34 @@ class DaskRecords(Records):
         self._weights = None if weights is None else da.from_array(weights, chunks=(x.chunks[0],))
 
     def evaluate(self, p: Array, report: Report) -> Pass:
-        parts = _map_rows(partial(_block_pass, self.ball, p, self.count), self._x, self._weights)
+        parts = _map_rows(_BlockPass(self.ball, p, self.count), self._x, self._weights)
         total = Pass.zero(self.ball.manifold)
         for part in _compute(list(_tree(parts.to_delayed().ravel().tolist()))):
             if isinstance(part, str):
-                raise RuntimeError(f"a block could not be summed: {part}")
+                raise _BlockError(part)
             total = total + part
             report(total.count)
         self.check_count(total.count)
         return total
 
 
+class _BlockError(RuntimeError):
+    """A block of records could not be read or summed; what was wrong with it is known by its kind only."""
+
+    def __init__(self, kind: str) -> None:
+        dead = kind == "KilledWorker"
+        hint = (
+            "the workers that tried died, most often for lack of memory: use smaller blocks" if dead else "see the block's reader"
+        )
+        super().__init__(f"a block of records failed with {kind}, whose text may hold data and is not shown: {hint}")
+
+
 def count_rows(x: da.Array, manifold: Manifold) -> int:
     check_shape(x, manifold)
     if not math.isnan(x.shape[0]):
         return int(x.shape[0])
-    return int(_map_rows(_length, x, None).sum().compute())
+    parts = _map_rows(_length, x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)
+    return sum(_compute(list(_tree(parts.to_delayed().ravel().tolist()))))
 
 
 def _map_rows(function: Any, x: da.Array, weights: da.Array | None) -> da.Array:
@@ -68,7 +81,11 @@ def _map_rows(function: Any, x: da.Array, weights: da.Array | None) -> da.Array:
     axes = tuple(range(x.ndim))
     more = () if weights is None else (weights, (0,))
     meta: NDArray[Any] = np.empty(0, dtype=object)
-    return da.blockwise(function, (0,), x, axes, *more, concatenate=True, adjust_chunks={0: _one}, dtype=object, meta=meta)
+    # Dask would name the tasks by a hash of the function, which holds a private point, and write the names to its logs
+    name = f"geodp-{uuid4().hex}"
+    return da.blockwise(
+        function, (0,), x, axes, *more, name=name, concatenate=True, adjust_chunks={0: _one}, dtype=object, meta=meta
+    )
 
 
 def _one(_: int) -> int:
@@ -79,13 +96,22 @@ def _length(block: Array) -> NDArray[Any]:
     return _boxed(len(block))
 
 
-def _block_pass(ball: Ball, p: Array, count: int | None, block: Array, weights: Array | None = None) -> NDArray[Any]:
-    center = ball.center
-    try:
-        evaluator = best_evaluator(ball.manifold, count)
-        return _boxed(pass_over_block(evaluator, ball, center if np.array_equal(p, center) else p, block, weights))
-    except Exception as error:  # Dask would log the records with it
-        return _boxed(type(error).__name__)
+class _BlockPass:
+    """The pass over a block at a point, which depends on the data: it is in no text that Dask may log."""
+
+    def __init__(self, ball: Ball, p: Array, count: int | None) -> None:
+        self._ball, self._p, self._count = ball, p, count
+
+    def __call__(self, block: Array, weights: Array | None = None) -> NDArray[Any]:
+        ball = self._ball
+        p = ball.center if np.array_equal(self._p, ball.center) else self._p  # evaluators ask whether it is the centre
+        try:
+            return _boxed(pass_over_block(best_evaluator(ball.manifold, self._count), ball, p, block, weights))
+        except Exception as error:  # Dask would log its text, and the records with it
+            return _boxed(type(error).__name__)
+
+    def __repr__(self) -> str:
+        return "a pass over a block"
 
 
 def _boxed(value: object) -> NDArray[Any]:
@@ -113,11 +139,16 @@ def _add(parts: list[Any]) -> Any:
 def _compute(tasks: list[Any]) -> Iterator[Any]:
     """The results in order, as they come in, from the cluster of the active client, or else from threads of this process."""
     client = _client()
-    if client is None:
-        yield from dask.compute(*tasks)
-        return
-    for future in client.compute(tasks, retries=_RETRIES):
-        yield future.result()
+    try:
+        if client is None:
+            yield from dask.compute(*tasks)
+        else:
+            for future in client.compute(tasks, retries=_RETRIES):
+                yield future.result()
+    except FileError:  # which says public things only
+        raise
+    except Exception as error:
+        raise _BlockError(type(error).__name__) from None
 
 
 def _client() -> Any:

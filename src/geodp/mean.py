@@ -27,7 +27,13 @@ Progress = Callable[[int, int, int | None], None]
 
 @dataclass(frozen=True)
 class MeanResult:
-    """A Fréchet mean, an upper bound on its distance to the exact one, and the passes over the data it took."""
+    """A Fréchet mean, an upper bound on its distance to the exact one, and the passes over the data it took.
+
+    >>> from geodp import Ball, Euclidean
+    >>> result = frechet_mean([[1.0], [2.0], [6.0]], Ball(Euclidean(1), center=[0.0], radius=10.0))
+    >>> result.point, result.error_bound < 1e-10
+    (array([3.]), True)
+    """
 
     point: Array
     error_bound: float

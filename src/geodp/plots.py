@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,6 +11,9 @@ from matplotlib.figure import Figure
 from geodp.ball import Ball
 from geodp.manifolds._functions import Array
 from geodp.planning import plan
+
+if TYPE_CHECKING:
+    from geodp.auditing import AuditResult
 
 #: Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
@@ -60,6 +63,33 @@ def error_against_n(ball: Ball, epsilon: float, around: int, path: Path) -> None
     )
     axes.grid(True, which="both", alpha=0.25)
     axes.legend(frameon=False)
+    _save(figure, path)
+
+
+def privacy_loss(result: AuditResult, path: Path) -> None:
+    """An audit: how often each privacy loss came up on either data set, and the loss that these counts show."""
+    edges = np.array(result.loss_edges)
+    middles = 0.5 * (edges[1:] + edges[:-1])
+    figure = Figure(figsize=(6.8, 6.4), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    for name, counts, colour, line in zip(("first", "second"), result.loss_counts, (BLUE, ORANGE), ("-", "--"), strict=True):
+        shares = np.array(counts) / sum(counts)
+        above.stairs(shares, edges, color=colour, linestyle=line, linewidth=1.8, label=f"runs on the {name} data set")
+    above.set(ylabel="share of the runs", yscale="log")
+    verdict = "consistent" if result.consistent else "REFUTED"
+    title = f"{result.ball.manifold}, n = {result.n}, claimed epsilon {result.epsilon:g}: {verdict}"
+    above.set_title(f"{title}\nepsilon is at least {result.epsilon_lower:.3g} (confidence {result.confidence:g})", fontsize=11)
+    first, second = (np.array(counts, dtype=np.float64) for counts in result.loss_counts)
+    enough = (first >= 20) & (second >= 20)
+    seen, error = np.log(first[enough] / second[enough]), 2.0 * np.sqrt(1.0 / first[enough] + 1.0 / second[enough])
+    below.errorbar(middles[enough], seen, error, fmt="o", color=GREEN, markersize=3.5, elinewidth=1, label="seen, with 2 SE")
+    below.plot(edges[[0, -1]], edges[[0, -1]], color=GREY, linewidth=1, label="the claimed law")
+    for limit in (-result.epsilon, result.epsilon):
+        below.axhline(limit, color="black", linewidth=0.9, linestyle=":", label="claimed epsilon" if limit > 0 else None)
+    below.set(xlabel="privacy loss of the claimed law, log(p/q)", ylabel="log ratio of the shares")
+    for axes in (above, below):
+        axes.grid(True, alpha=0.25)
+        axes.legend(frameon=False, fontsize=9)
     _save(figure, path)
 
 

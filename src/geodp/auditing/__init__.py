@@ -1,0 +1,412 @@
+r"""Audits: an attack on a mechanism that measures how much it reveals.
+
+A mechanism that claims ``epsilon`` claims that for all neighbouring data sets and every event ``A`` the probabilities
+``P(A)`` and ``Q(A)`` of its output differ by a factor of at most ``exp(epsilon)``. One pair and one event with
+``P(A) > exp(epsilon) Q(A)`` refutes it. The audit runs the mechanism on a pair, looks for the most revealing event in one half of
+the runs and counts it in the other half, which had no say in the choice. Clopper and Pearson's bounds on the two
+probabilities then bound epsilon from below.
+
+*The confidence.* An audit reports two bounds, one a direction (``P/Q`` and ``Q/P``), each from one event that was fixed before
+its hits were counted. So four binomial probabilities are bounded, each with a quarter of the permitted chance of error: with
+probability ``confidence`` both lower bounds are true. How many events were looked at in the first half does not matter.
+
+*What it cannot do.* An audit can refute a claim and never prove it: it sees one pair of data sets and the events listed in
+:mod:`geodp.auditing.events`. The proof is in ``docs/privacy.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import final, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
+
+from geodp._version import __version__
+from geodp.auditing.bounds import least_epsilon
+from geodp.auditing.events import KINDS, LOSS, Event, Feature, Kind, features, fingerprints, most_revealing, repeated, returning
+from geodp.auditing.mechanisms import MeanMechanism, Mechanism, Path, Runner, Task, runner
+from geodp.auditing.pairs import checked_pair, worst_case_pair
+from geodp.ball import Ball
+from geodp.manifolds._functions import Array
+from geodp.manifolds.manifold import whole_number
+from geodp.mean import mean_of_counted
+from geodp.mechanisms.laplace import Calibration, calibrate
+from geodp.sensitivity import Bound
+
+__all__ = ["AuditResult", "Finding", "MeanMechanism", "Mechanism", "audit", "worst_case_pair"]
+
+#: The published budget: runs on each of the two data sets.
+DRAWS: dict[Path, int] = {"float": 1_000_000, "exact": 200_000, "release": 10_000}
+#: Runs of one task: few enough to show progress and to fit in memory, which is to hold so many numbers of outputs.
+_LEAST_CHUNK, _CHUNKS, _NUMBERS = 1000, 24, 1 << 18
+_BINS = 60
+_MOST_DRAWS, _MOST_NUMBERS = 10_000_000, 100_000_000
+
+Progress = Callable[[int, int], None]
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """How often the most revealing event of one direction happened, in runs that had no part in its choice."""
+
+    direction: str
+    event: str
+    hits: int
+    others: int
+    draws: int
+    confidence: float
+
+    @property
+    def epsilon_lower(self) -> float:
+        """The lower bound on epsilon."""
+        return self.epsilon_at(self.confidence)
+
+    def epsilon_at(self, confidence: float) -> float:
+        """The lower bound that these counts would give at another confidence of the audit."""
+        return max(0.0, float(least_epsilon(self.hits, self.others, self.draws, (1.0 - confidence) / 2.0)))
+
+
+@final
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit found. :attr:`consistent` is its verdict.
+
+    ``draws`` is the number of runs on each data set, half of them to choose the events. ``loss_edges`` and ``loss_counts``
+    are the histogram, on either data set, of the privacy loss ``log(p/q)`` that the claimed law gives to an output.
+
+    >>> from geodp import Euclidean
+    >>> result = audit(Ball(Euclidean(1), center=[0.0], radius=1.0), n=10, epsilon=1.0, draws=20_000, seed=1)
+    >>> print(str(result).splitlines()[0])
+    AUDIT: consistent with the claim
+    """
+
+    epsilon: float
+    findings: tuple[Finding, Finding]
+    confidence: float
+    draws: int
+    path: str
+    ball: Ball
+    n: int
+    bound: Bound
+    sensitivity: float
+    scale: float
+    distance: float
+    own_pair: bool
+    seed: int | None
+    seconds: float
+    loss_edges: tuple[float, ...]
+    loss_counts: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @property
+    def epsilon_lower(self) -> float:
+        """The mechanism's epsilon is at least this, with probability ``confidence``."""
+        return self.worst.epsilon_lower
+
+    @property
+    def worst(self) -> Finding:
+        """The direction that reveals more."""
+        return max(self.findings, key=lambda finding: finding.epsilon_lower)
+
+    @property
+    def consistent(self) -> bool:
+        """Whether the claim stands: the lower bound does not exceed it."""
+        return self.epsilon_lower <= self.epsilon
+
+    def to_json(self) -> str:
+        """The result as JSON text."""
+        directions = [
+            {
+                "direction": finding.direction,
+                "event": finding.event,
+                "hits": finding.hits,
+                "others": finding.others,
+                "draws": finding.draws,
+                "epsilon_lower": finding.epsilon_lower,
+            }
+            for finding in self.findings
+        ]
+        return json.dumps(
+            {
+                "geodp": __version__,
+                "consistent": self.consistent,
+                "epsilon": self.epsilon,
+                "epsilon_lower": self.epsilon_lower,
+                "confidence": self.confidence,
+                "directions": directions,
+                "draws": self.draws,
+                "path": self.path,
+                "manifold": repr(self.ball.manifold),
+                "center": self.ball.center.tolist(),
+                "radius": self.ball.radius,
+                "n": self.n,
+                "bound": self.bound,
+                "sensitivity": self.sensitivity,
+                "scale": self.scale,
+                "pair": "given" if self.own_pair else "worst case",
+                "distance_of_means": self.distance,
+                "seed": self.seed,
+                "seconds": round(self.seconds, 3),
+                "loss_edges": self.loss_edges,
+                "loss_counts": self.loss_counts,
+            },
+            indent=2,
+        )
+
+    def __str__(self) -> str:
+        verdict = "consistent with the claim" if self.consistent else "THE CLAIM IS REFUTED"
+        share = 100.0 * self.distance / self.sensitivity
+        lines = [
+            ("claim", f"epsilon = {self.epsilon:g}, {self.ball.manifold}, radius {self.ball.radius:g}, n = {self.n}"),
+            ("found", f"epsilon is at least {self.epsilon_lower:.4g} (confidence {self.confidence:g})"),
+            ("mechanism", _PATHS.get(self.path, self.path)),
+            ("neighbours", "the two data sets given" if self.own_pair else "a worst case for this ball"),
+            ("", f"their means are {self.distance:.4g} apart, {share:.1f}% of the sensitivity"),
+            ("runs", f"{self.draws:,} on each; events chosen on one half, counted on the other; {self.seconds:.1f} s"),
+        ]
+        for finding in self.findings:
+            lines.append((finding.direction, f"{finding.hits:,} to {finding.others:,} of {finding.draws:,}: {finding.event}"))
+            lines.append(("", f"so epsilon is at least {finding.epsilon_lower:.4g}"))
+        text = "\n".join([f"AUDIT: {verdict}", *(f"  {name:<14}{line}" for name, line in lines)])
+        note = "NOT PRIVATE: this describes the records that were given. Do not publish it.\n" if self.own_pair else ""
+        return note + text
+
+
+_PATHS = {
+    "float": "the release, with the floating-point simulator of its law",
+    "exact": "the release, with its exact sampler",
+    "release": "private_mean itself, called for every run",
+}
+
+
+def audit(
+    ball: Ball,
+    n: int | None = None,
+    epsilon: float = 1.0,
+    *,
+    mechanism: Mechanism | None = None,
+    pair: tuple[ArrayLike, ArrayLike] | None = None,
+    draws: int | None = None,
+    confidence: float = 0.99,
+    path: Path = "float",
+    events: tuple[Kind, ...] | None = None,
+    bound: Bound = "sharp",
+    seed: int | None = None,
+    processes: int | None = None,
+    progress: Progress | None = None,
+) -> AuditResult:
+    r"""Attack a mechanism and bound its epsilon from below.
+
+    Without ``mechanism`` and ``pair`` it attacks :func:`geodp.private_mean` with these public parameters, on neighbouring data
+    sets whose means are as far apart as one record can move them (:func:`worst_case_pair`).
+
+    Parameters
+    ----------
+    ball, n, epsilon, bound
+        The claim. ``n`` may be left out if a pair is given.
+    mechanism
+        Another mechanism with that claim: ``mechanism(x, size, rng)`` returns the outputs of ``size`` independent runs on the
+        data set ``x`` as an array ``(size, *point_shape)``; ``rng`` is a seeded generator that it may use.
+    pair
+        Two data sets that differ by replacing one record. The result then describes them and is not private.
+    draws
+        Runs on each data set; by default a million, 200,000 with the exact sampler and 10,000 calls of ``private_mean``.
+    confidence
+        The probability that the reported lower bounds hold.
+    path
+        How the release draws: ``"exact"`` as a private release does, ``"float"`` with the fast simulator of the same law, or
+        ``"release"`` by calling ``private_mean`` every time. See :class:`MeanMechanism`.
+    events
+        Which kinds of events to look for: some of ``"law"``, ``"array"``, ``"atoms"``, ``"bits"``; all by default. The last
+        bits of the simulator depend on the private mean, which is why it is never used for a release; ``path="float"``
+        audits the law it draws from and leaves out ``"bits"`` unless they are asked for.
+    seed
+        Makes the audit repeatable (not with ``path="release"``, whose bits are always the operating system's).
+    processes
+        Processes for the exact sampler; all cores by default.
+    progress
+        Called as ``progress(runs_done, runs_in_all)``.
+
+    >>> import numpy as np
+    >>> from geodp import Ball, Sphere
+    >>> ball = Ball(Sphere(2), center=[0.0, 0.0, 1.0], radius=np.pi / 8)
+    >>> result = audit(ball, n=100, epsilon=1.0, draws=40_000, seed=1)
+    >>> result.consistent, 0.5 < result.epsilon_lower < 1.0
+    (True, True)
+    """
+    started = time.perf_counter()
+    records, calibration = _claim(ball, n, epsilon, pair, bound)
+    budget = _budget(draws, path, confidence)
+    kinds = _kinds(events, path, mechanism)
+    seeds = np.random.SeedSequence(None if seed is None else whole_number(seed, 0, "the seed"))
+    own = mechanism is None
+    audited = mechanism or MeanMechanism(ball, calibration.n, calibration.epsilon, bound, path, seed is not None)
+    workers = _workers(processes) if own and path != "float" else 1
+    means = _means(records, calibration)
+    distance = float(ball.manifold.raw_dist(*means))
+    found = features(ball, means, calibration.scale, kinds)
+    # the threads of the linear algebra library cost more than they give on arrays of small matrices
+    with threadpool_limits(1, "blas"), runner(audited, records, workers) as run:
+        runs = _Runs(run, budget // 2, seeds, progress, ball.manifold.point_shape)
+        chosen, loss = _explore(runs, found, features(ball, means, calibration.scale, ("law",))[LOSS], "atoms" in kinds)
+        counts = _count(runs, found, chosen)
+    edges = _edges(max(calibration.epsilon, distance / calibration.scale))
+    return AuditResult(
+        epsilon=calibration.epsilon,
+        findings=(
+            Finding("first/second", str(chosen[0]), int(counts[0, 0]), int(counts[0, 1]), runs.half, confidence),
+            Finding("second/first", str(chosen[1]), int(counts[1, 1]), int(counts[1, 0]), runs.half, confidence),
+        ),
+        confidence=confidence,
+        draws=2 * runs.half,
+        path=path if own else "a mechanism that was given",
+        ball=ball,
+        n=calibration.n,
+        bound=bound,
+        sensitivity=calibration.sensitivity,
+        scale=calibration.scale,
+        distance=distance,
+        own_pair=pair is not None,
+        seed=seed,
+        seconds=time.perf_counter() - started,
+        loss_edges=tuple(edges.tolist()),
+        loss_counts=(_histogram(loss[0], edges), _histogram(loss[1], edges)),
+    )
+
+
+# ------------------------------------------------------------------------------------------ reading the arguments
+
+
+def _claim(
+    ball: Ball, n: int | None, epsilon: float, pair: tuple[ArrayLike, ArrayLike] | None, bound: Bound
+) -> tuple[tuple[Array, Array], Calibration]:
+    if not isinstance(ball, Ball):
+        raise TypeError(f"the ball must be a geodp.Ball but is of type {type(ball).__name__}")
+    if pair is None:
+        if n is None:
+            raise ValueError("an audit needs the number of records n, or a pair of neighbouring data sets")
+        calibration = calibrate(ball, whole_number(n, 1, "the number of records n"), epsilon, bound)
+        most = _MOST_NUMBERS // math.prod(ball.manifold.point_shape)
+        if n > most:
+            raise ValueError(f"n is {n}, but worst-case data sets of more than {most} records would not fit in memory")
+        return worst_case_pair(ball, n), calibration
+    records = checked_pair(pair, ball.manifold)
+    if n is not None and n != len(records[0]):
+        raise ValueError(f"n is {n} but the data sets hold {len(records[0])} records: leave n out")
+    return records, calibrate(ball, len(records[0]), epsilon, bound)
+
+
+def _budget(draws: int | None, path: Path, confidence: float) -> int:
+    if path not in get_args(Path):
+        raise ValueError(f"the path must be one of {', '.join(get_args(Path))} but is {path!r}")
+    if not 0.5 <= confidence < 1.0:
+        raise ValueError(f"the confidence must be at least 0.5 and below 1 but is {confidence}")
+    budget = DRAWS[path] if draws is None else whole_number(draws, 100, "the number of draws")
+    if budget > _MOST_DRAWS:
+        raise ValueError(f"the number of draws must be at most {_MOST_DRAWS} but is {budget}: half of them are kept in memory")
+    return budget
+
+
+def _kinds(events: tuple[Kind, ...] | None, path: Path, mechanism: Mechanism | None) -> tuple[Kind, ...]:
+    if events is None:
+        return tuple(kind for kind in KINDS if kind != "bits") if mechanism is None and path == "float" else KINDS
+    kinds = (events,) if isinstance(events, str) else tuple(events)
+    if not kinds or not set(kinds) <= set(KINDS):
+        raise ValueError(f"events must be some of {', '.join(KINDS)} but are {', '.join(map(str, kinds)) or 'none'}")
+    return kinds
+
+
+def _workers(processes: int | None) -> int:
+    return (os.cpu_count() or 1) if processes is None else whole_number(processes, 1, "the number of processes")
+
+
+def _means(records: tuple[Array, Array], calibration: Calibration) -> tuple[Array, Array]:
+    first, second = (mean_of_counted(x, calibration.ball, calibration.n) for x in records)
+    return first, second
+
+
+# ------------------------------------------------------------------------------------------ the two halves
+
+
+class _Runs:
+    """The runs of a mechanism on both data sets, cut into tasks with seeds of their own. Each pass over it is a new half."""
+
+    def __init__(
+        self, run: Runner, half: int, seeds: np.random.SeedSequence, progress: Progress | None, shape: tuple[int, ...]
+    ) -> None:
+        self.run, self.half, self.seeds, self.progress, self.shape = run, half, seeds, progress, shape
+        self.done = 0
+
+    def __iter__(self) -> Iterator[tuple[int, Array]]:
+        """The outputs of one half of the runs, in pieces, each with the number of its data set."""
+        size = max(_LEAST_CHUNK, min(_NUMBERS // math.prod(self.shape), math.ceil(self.half / _CHUNKS)))
+        sizes = [min(size, self.half - start) for start in range(0, self.half, size)]
+        tasks = [Task(side, count, self.seeds.spawn(1)[0]) for count in sizes for side in (0, 1)]
+        for task, found in self.run(tasks):
+            y = np.asarray(found, dtype=np.float64)
+            if y.shape != (task.size, *self.shape):
+                raise ValueError(f"the mechanism returned an array of shape {y.shape} instead of {(task.size, *self.shape)}")
+            self.done += task.size
+            if self.progress is not None:
+                self.progress(self.done, 4 * self.half)
+            yield task.side, y
+
+
+def _explore(runs: _Runs, found: dict[str, Feature], loss: Feature, atoms: bool) -> tuple[tuple[Event, Event], list[Array]]:
+    """The most revealing event of each direction in one half of the runs, and the privacy loss of their outputs."""
+    values: tuple[dict[str, list[Array]], ...] = (defaultdict(list), defaultdict(list))
+    seen: tuple[list[NDArray[np.uint64]], ...] = ([], [])
+    losses: tuple[list[Array], ...] = ([], [])
+    for side, y in runs:
+        for name, feature in found.items():
+            values[side][name].append(feature(y))
+        losses[side].append(values[side][LOSS][-1] if LOSS in found else loss(y))
+        if atoms:
+            seen[side].append(fingerprints(y))
+    joined = [{name: np.concatenate(parts) for name, parts in side.items()} for side in values]
+    if atoms:
+        joined = _with_returning(joined, [np.concatenate(parts) for parts in seen], found)
+    chosen = [
+        max((most_revealing(name, joined[side][name], joined[1 - side][name]) for name in found), key=lambda best: best.epsilon)
+        for side in (0, 1)
+    ]
+    return (chosen[0].event, chosen[1].event), [np.concatenate(parts) for parts in losses]
+
+
+def _with_returning(
+    joined: list[dict[str, Array]], seen: list[NDArray[np.uint64]], found: dict[str, Feature]
+) -> list[dict[str, Array]]:
+    """Also look for values that keep coming back on one data set only."""
+    for side, nth in enumerate(("first", "second")):
+        known = repeated(seen[side], seen[1 - side])
+        if len(known):
+            name = f"whether the output is one of {len(known)} values that came back on the {nth} data set only"
+            found[name] = returning(known)
+            for other in (0, 1):
+                joined[other][name] = np.isin(seen[other], known).astype(np.float64)
+    return joined
+
+
+def _count(runs: _Runs, found: dict[str, Feature], chosen: tuple[Event, Event]) -> NDArray[np.int64]:
+    """How often each chosen event (row) happened on each data set (column) in the other half of the runs."""
+    counts = np.zeros((2, 2), dtype=np.int64)
+    for side, y in runs:
+        for row, event in enumerate(chosen):
+            counts[row, side] += int(event.holds(found[event.feature](y)).sum())
+    return counts
+
+
+def _edges(reach: float) -> Array:
+    return np.linspace(-reach, reach, _BINS + 1) * (1.0 + 1e-9)
+
+
+def _histogram(loss: Array, edges: Array) -> tuple[int, ...]:
+    return tuple(np.histogram(np.clip(loss, edges[0], edges[-1]), edges)[0].tolist())

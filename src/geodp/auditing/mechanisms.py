@@ -1,0 +1,178 @@
+"""What is audited: a mechanism is run many times on one data set."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, Literal, NamedTuple, final
+
+import numpy as np
+
+from geodp.ball import Ball
+from geodp.manifolds._functions import Array
+from geodp.mean import mean_of_counted
+from geodp.mechanisms.laplace import calibrate
+from geodp.noise import exact
+from geodp.noise.laws import Laplace
+from geodp.release import private_mean, projection_is_safe
+from geodp.sensitivity import Bound
+
+Path = Literal["float", "exact", "release"]
+
+#: ``mechanism(x, size, rng)``: outputs of ``size`` independent runs on the data set ``x``, as one array.
+Mechanism = Callable[[Array, int, np.random.Generator], Array]
+
+
+@final
+@dataclass(frozen=True)
+class MeanMechanism:
+    """:func:`geodp.private_mean`, run many times on one data set.
+
+    ``path="release"`` calls it once a draw. The other two compute the mean of the clipped records once for many draws. *That is
+    the same law.* A release is ``clip(draw(mean(clip(x)), bits))``. The mean takes no random input and is the same each time
+    it is computed, so releases on one ``x`` are independent draws with one centre, whether the centre was computed once or
+    every time. The parts are those that the release calls: ``calibrate``, ``mean_of_counted``, the sampler, ``Ball.clip``.
+
+    ``"exact"`` draws with :mod:`geodp.noise.exact`, as a release does; ``"float"`` with the vectorised floating-point
+    simulator of the same law, thousands of times faster, which ``private_mean(simulate=...)`` uses.
+
+    ``seeded`` takes the bits of the exact sampler from the generator; otherwise, and always with ``"release"``, they come from
+    the operating system.
+    """
+
+    ball: Ball
+    n: int
+    epsilon: float
+    bound: Bound = "sharp"
+    path: Path = "float"
+    seeded: bool = False
+    #: The latest data sets and their means.
+    _known: list[tuple[Array, Array]] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __call__(self, x: Array, size: int, rng: np.random.Generator) -> Array:
+        ball, manifold = self.ball, self.ball.manifold
+        out = np.empty((size, *manifold.point_shape))
+        if self.path == "release":
+            for i in range(size):
+                out[i] = private_mean(x, ball, self.epsilon, bound=self.bound).value
+            return out
+        scale = calibrate(ball, self.n, self.epsilon, self.bound).scale
+        mean = self._mean(x)
+        if self.path == "float":
+            out = Laplace(manifold, scale).sample(mean, size, rng)
+        else:
+            entropy = exact.NotPrivate(int(rng.integers(2**62))) if self.seeded else exact.OperatingSystem()
+            for i in range(size):
+                out[i] = exact.sample(manifold, scale, mean, entropy=entropy).value
+        return ball.clip(out) if projection_is_safe(ball) else out
+
+    def _mean(self, x: Array) -> Array:
+        for known, mean in self._known:
+            if np.array_equal(known, x, equal_nan=True):
+                return mean
+        mean = mean_of_counted(x, self.ball, self.n)
+        self._known[:] = [*self._known[-1:], (x.copy(), mean)]
+        return mean
+
+
+# ------------------------------------------------------------------------------------------ many draws, on all cores
+
+
+class Task(NamedTuple):
+    """Runs on one of the two data sets."""
+
+    side: int
+    size: int
+    seed: np.random.SeedSequence
+
+
+Runner = Callable[[Sequence[Task]], Iterator[tuple[Task, Array]]]
+
+
+@contextmanager
+def runner(mechanism: Mechanism, pair: tuple[Array, Array], processes: int) -> Iterator[Runner]:
+    """A function that yields tasks and their outputs, in order: computed here, or by several processes at once."""
+    if processes == 1:
+        yield lambda tasks: ((task, _run(mechanism, pair, task)) for task in tasks)
+        return
+    workers = [_Worker(mechanism, pair) for _ in range(processes)]
+    idle: SimpleQueue[_Worker] = SimpleQueue()
+    for worker in workers:
+        idle.put(worker)
+
+    def work(task: Task) -> Array:
+        worker = idle.get()
+        try:
+            return worker.run(task)
+        finally:
+            idle.put(worker)
+
+    try:
+        with ThreadPoolExecutor(processes) as pool:
+            try:
+                yield lambda tasks: zip(tasks, pool.map(work, tasks), strict=True)
+            finally:  # also after an interrupt: no thread is left waiting for a worker
+                pool.shutdown(wait=False, cancel_futures=True)
+                for worker in workers:
+                    worker.kill()
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+def _run(mechanism: Mechanism, pair: tuple[Array, Array], task: Task) -> Array:
+    return mechanism(pair[task.side], task.size, np.random.default_rng(task.seed))
+
+
+class _Worker:
+    """A Python process of its own that runs tasks: unlike those of ``multiprocessing`` it does not import the caller's script."""
+
+    def __init__(self, mechanism: Mechanism, pair: tuple[Array, Array]) -> None:
+        # cores are shared out here: the threads of linear algebra would only get in each other's way
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-c", "from geodp.auditing.mechanisms import serve; serve()"]
+        self._process: Any = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self._send((mechanism, pair))
+
+    def _send(self, message: object) -> None:
+        pickle.dump(message, self._process.stdin)
+        self._process.stdin.flush()
+
+    def run(self, task: Task) -> Array:
+        self._send(task)
+        try:
+            answer = pickle.load(self._process.stdout)
+        except EOFError:
+            raise RuntimeError("a process of the audit ended before its work was done") from None
+        if isinstance(answer, str):
+            raise RuntimeError(f"the audited mechanism failed with {answer}")
+        return answer
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def serve() -> None:
+    """What a worker does: tasks in from one pipe, outputs out on the other, until it is closed."""
+    mechanism, pair = pickle.load(sys.stdin.buffer)
+    while True:
+        try:
+            task: Task = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer: Array | str = _run(mechanism, pair, task)
+        except Exception as error:  # its text may hold records
+            answer = type(error).__name__
+        pickle.dump(answer, sys.stdout.buffer)
+        sys.stdout.buffer.flush()

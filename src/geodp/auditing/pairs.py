@@ -1,0 +1,111 @@
+"""Neighbouring data sets whose means are as far apart as one record can move them."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from geodp.ball import Ball
+from geodp.manifolds import Grassmann, Manifold, Product, Rotations
+from geodp.manifolds._functions import Array
+from geodp.manifolds.manifold import whole_number
+
+
+def worst_case_pair(ball: Ball, n: int) -> tuple[Array, Array]:
+    r"""Two data sets of ``n`` records in the ball that differ in the last one and nearly attain the sharp sensitivity.
+
+    Without positive curvature all records but the last are the centre and the last moves from one end of a diameter of the
+    ball to the other: all is on one geodesic, where the mean is that of numbers, and the means are exactly ``2 r/n`` apart.
+    With curvature ``kappa > 0`` the others are shared out over the two ends of a diameter and the last moves along a second
+    one, orthogonal to it in a plane of sectional curvature ``kappa``. In that plane the far records hold the mean only
+    weakly: it moves by ``2 tan(sqrt(kappa) r)/(sqrt(kappa) n)`` as ``n`` grows.
+
+    >>> import numpy as np
+    >>> from geodp import SPD, Sphere, frechet_mean, sensitivity
+    >>> for ball in Ball(Sphere(2), [0.0, 0.0, 1.0], np.pi / 8), Ball(SPD(2), np.eye(2), 1.5):
+    ...     means = [frechet_mean(x, ball).point for x in worst_case_pair(ball, 101)]
+    ...     print(round(ball.manifold.dist(*means) / sensitivity(ball, 101), 4))
+    0.9995
+    1.0
+    """
+    n = whole_number(n, 1, "the number of records n")
+    manifold, center = ball.manifold, ball.center
+    first = np.empty((n, *manifold.point_shape))
+    first[:] = center
+    axes = ball.radius * plane_of_largest_curvature(manifold)
+    if manifold.curvature > 0.0:
+        half = (n - 1) // 2
+        first[:half] = _reached(ball, axes[0])
+        first[half : 2 * half] = _reached(ball, -axes[0])
+    second = first.copy()
+    first[-1], second[-1] = _reached(ball, axes[-1]), _reached(ball, -axes[-1])
+    return first, second
+
+
+def _reached(ball: Ball, coordinates: Array) -> Array:
+    return ball.manifold.raw_exp(ball.center, ball.manifold.raw_tangent(ball.center, coordinates))
+
+
+@singledispatch
+def plane_of_largest_curvature(manifold: Manifold) -> Array:
+    """Two orthonormal tangent vectors (one on a line), in coordinates, whose plane has the largest sectional curvature.
+
+    The first two coordinates do on spheres, where all planes are alike, on spaces without positive curvature, where any plane
+    serves, and for shapes, where they are a complex line.
+    """
+    return np.eye(manifold.dim)[:2]
+
+
+@plane_of_largest_curvature.register
+def _(manifold: Grassmann) -> Array:
+    plane = np.zeros((2, manifold.m - manifold.p, manifold.p))
+    if manifold.p == 1:
+        return np.eye(manifold.dim)[:2]
+    plane[:, :2, :2] = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, -1.0], [1.0, 0.0]]]) / np.sqrt(2.0)
+    return plane.reshape(2, manifold.dim)
+
+
+@plane_of_largest_curvature.register
+def _(manifold: Rotations) -> Array:
+    plane = np.eye(manifold.dim)[:2]
+    if manifold.n >= 4:
+        # coordinates are the entries 10, 20, 21, 30, 31, 32, ...: two vectors of a factor so(3) of so(4) = so(3) + so(3)
+        plane = np.zeros((2, manifold.dim))
+        plane[0, [0, 5]] = 1.0, 1.0
+        plane[1, [1, 4]] = 1.0, -1.0
+        plane /= np.sqrt(2.0)
+    return plane
+
+
+@plane_of_largest_curvature.register
+def _(manifold: Product) -> Array:
+    curvatures = [factor.curvature for factor in manifold.factors]
+    chosen = int(np.argmax(curvatures))
+    start = sum(factor.dim for factor in manifold.factors[:chosen])
+    inner = plane_of_largest_curvature(manifold.factors[chosen])
+    plane = np.zeros((len(inner), manifold.dim))
+    plane[:, start : start + inner.shape[1]] = inner
+    return plane
+
+
+def checked_pair(pair: tuple[ArrayLike, ArrayLike], manifold: Manifold) -> tuple[Array, Array]:
+    """Two data sets as arrays, or a sentence if they are no neighbours."""
+    if len(pair) != 2:
+        raise ValueError(f"a pair of neighbouring data sets has two members but {len(pair)} were given")
+    first, second = (manifold.read(x, name) for x, name in zip(pair, ("the first data set", "the second data set"), strict=True))
+    leading = len(manifold.point_shape) + 1
+    if first.shape != second.shape or first.ndim != leading or len(first) == 0:
+        raise ValueError(
+            f"the two data sets have shapes {first.shape} and {second.shape}, but must both have the shape "
+            f"({', '.join(['n', *map(str, manifold.point_shape)])})"
+        )
+    rows = (len(first), -1)
+    differ = int((~np.isclose(first, second, rtol=0.0, atol=0.0, equal_nan=True)).reshape(rows).any(axis=1).sum())
+    if differ > 1:
+        raise ValueError(
+            f"the two data sets differ in {differ} of {len(first)} rows, but neighbours differ by replacing one record: "
+            "keep the others the same and in the same order"
+        )
+    return first, second

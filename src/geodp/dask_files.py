@@ -1,0 +1,323 @@
+"""Dask arrays of records from Parquet, Zarr and NumPy files, for data that are larger than memory.
+
+A file, or a directory of parts, is cut into blocks of rows; a block is read by the worker that sums it, every time it is
+needed. So the workers must find the files under the same name, and the files must not change while a mean is computed. What
+the rows hold is said in :mod:`geodp.files`: the layouts are the same, a row that is no record is full of NaN all the same, and
+messages are about public things only. The layout is settled once for all parts, before any of them is read.
+
+==========================  ==========================================================================================
+``records.parquet``         a Parquet file; a block is one or more of its row groups
+``records/*.parquet``       a directory of them, also in sub-directories, with the same columns
+``records.zarr``            a Zarr array, or a group with one array, or one called ``x`` or ``records``
+``records.npy``             a NumPy array
+``records/*.npy``           a directory of them, also in sub-directories, with rows of the same shape
+==========================  ==========================================================================================
+
+Parts are taken in the order of their names; names that begin with a dot or an underscore are no parts.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.files import (
+    ArrayTable,
+    FileError,
+    ParquetTable,
+    Table,
+    arrow_for,
+    chosen_columns,
+    layouts,
+    load_array,
+    parquet_file,
+    plan_reading,
+    read_points,
+)
+from geodp.manifolds import Manifold
+from geodp.manifolds._functions import Array
+
+try:
+    import dask.array as da
+    import distributed
+except ImportError:
+    raise ImportError("Dask is not installed: pip install 'geodp[dask]'") from None
+
+#: Bytes of records in a block, about: small beside the memory of a worker, large beside the cost of a task.
+_BLOCK_BYTES = 1 << 25
+
+#: How long to wait for the scheduler of a cluster.
+_PATIENCE = "10s"
+
+_ZARR_MARKS = ("zarr.json", ".zarray", ".zgroup")
+
+
+def read_dask(
+    path: str | os.PathLike[str],
+    manifold: Manifold,
+    *,
+    columns: Sequence[str | int] | str | None = None,
+    layout: str = "auto",
+) -> da.Array:
+    """The records in a file or directory as a Dask array of shape ``(n, *point_shape)``, of which nothing is read yet.
+
+    ``columns`` and ``layout`` are those of :func:`geodp.files.read_records`. All blocks have known sizes.
+
+    >>> from geodp import SPD
+    >>> read_dask("tensors", SPD(3))
+    Traceback (most recent call last):
+        ...
+    geodp.files.FileError: there is no file or directory tensors
+    """
+    source = Path(path).absolute()
+    try:
+        parts = _parts(source, Path(path), 8 * math.prod(manifold.point_shape))
+        order, choice = plan_reading(parts[0].sample(), manifold, chosen_columns(columns), layout)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+    cells: NDArray[Any] = np.empty(len(parts), dtype=object)
+    cells[:] = parts
+    sizes = tuple(part.rows for part in parts)
+    return da.map_blocks(
+        partial(_read_block, manifold, order, choice.name),
+        da.from_array(cells, chunks=1, name=False),
+        chunks=(sizes, *((size,) for size in manifold.point_shape)),
+        new_axis=list(range(1, 1 + len(manifold.point_shape))),
+        dtype=np.float64,
+        meta=np.empty((0,) * (1 + len(manifold.point_shape))),
+    )
+
+
+@contextmanager
+def cluster(address: str) -> Iterator[None]:
+    """Computes on the cluster whose scheduler is at this address; ``local`` starts one on this machine, a process a core."""
+    if address == "local":
+        with (
+            # their failures come back to this process; a log would be another way out
+            distributed.LocalCluster(
+                threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
+            ) as local,
+            distributed.Client(local),
+        ):
+            yield
+        return
+    try:
+        # as the default it would stay one if nobody answered, and everything later would wait for it
+        client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TypeError, RuntimeError):
+        raise FileError(f"no Dask scheduler answers at {address}: give its address, such as tcp://host:8786, or local") from None
+    with client, client.as_current():
+        yield
+
+
+def _read_block(manifold: Manifold, order: list[int], layout: str, cell: NDArray[Any]) -> Array:
+    part: _Part = cell[0]
+    choice = next(choice for choice in layouts(manifold) if choice.name == layout)
+    try:
+        points = part.points(manifold, order, choice)
+    except FileError:
+        raise
+    # what a damaged file makes a reader say may quote it
+    except Exception as error:
+        raise FileError(f"{part.path} cannot be read: {type(error).__name__}") from None
+    if len(points) != part.rows:
+        raise FileError(f"{part.path} has changed since it was opened: {part.rows} rows of it are now {len(points)}")
+    return points
+
+
+@dataclass(frozen=True)
+class _Part(ABC):
+    """Consecutive rows of a file."""
+
+    path: Path
+    rows: int
+
+    @abstractmethod
+    def sample(self) -> Table:
+        """A table with the columns of this part, from which to tell the layout."""
+
+    @abstractmethod
+    def points(self, manifold: Manifold, order: list[int], choice: Any) -> Array: ...
+
+
+@final
+@dataclass(frozen=True)
+class _ArrayPart(_Part):
+    start: int
+    shape: tuple[int, ...]  # of the whole array
+    dtype: np.dtype[Any]
+    name: str | None = None  # in a Zarr group
+
+    def sample(self) -> Table:
+        # only type and shape are looked at: all zeros are one zero here
+        return ArrayTable(self.path, np.broadcast_to(np.zeros((), dtype=self.dtype), self.shape))
+
+    def points(self, manifold: Manifold, order: list[int], choice: Any) -> Array:
+        stored = _open_npy(self.path) if self.path.suffix == ".npy" else _zarr_array(self.path, self.name)
+        rows = np.array(stored[self.start : self.start + self.rows])
+        return read_points(ArrayTable(self.path, rows), manifold, order, choice)
+
+
+@final
+@dataclass(frozen=True)
+class _ParquetPart(_Part):
+    groups: tuple[int, ...]
+    shapes: Mapping[str, tuple[int, ...]] | None = None
+
+    def sample(self) -> Table:
+        return self._table(None)
+
+    def points(self, manifold: Manifold, order: list[int], choice: Any) -> Array:
+        read = sorted(set(order))
+        return read_points(self._table(read), manifold, [read.index(i) for i in order], choice)
+
+    def _table(self, columns: list[int] | None) -> ParquetTable:
+        with parquet_file(self.path) as file:
+            names = file.schema_arrow.names
+            wanted = names if columns is None else [names[i] for i in columns]
+            unique = len(set(names)) == len(names)
+            table = file.read_row_groups(self.groups, columns=wanted if unique else None)
+            table = table.select(wanted if unique else columns or list(range(len(names))))
+        return ParquetTable(self.path, table, arrow_for(self.path), self.shapes)
+
+
+def _parts(source: Path, shown: Path, record_bytes: int) -> list[_Part]:
+    """All blocks of a source, at least one."""
+    if not source.exists():
+        raise FileError(f"there is no file or directory {shown}")
+    block = max(1, _BLOCK_BYTES // record_bytes)
+    if source.is_dir() and (source.suffix == ".zarr" or any((source / mark).exists() for mark in _ZARR_MARKS)):
+        parts = list(_zarr_parts(source, block))
+    else:
+        files = _files(source, shown)
+        parts = list(_parquet_parts(files, block) if files[0].suffix == ".parquet" else _npy_parts(files, block))
+    if not parts:
+        raise FileError(f"{shown} has no records")
+    return parts
+
+
+def _files(source: Path, shown: Path) -> list[Path]:
+    if source.is_dir():
+        below = (path for path in source.rglob("*") if path.suffix in (".parquet", ".npy") and path.is_file())
+        hidden = (".", "_")
+        files = sorted(path for path in below if not any(name.startswith(hidden) for name in path.relative_to(source).parts))
+        kinds = {path.suffix for path in files}
+        if len(kinds) > 1:
+            raise FileError(f"the directory {shown} holds .parquet and .npy files: put them into directories of their own")
+        if not kinds:
+            raise FileError(f"the directory {shown} holds no .parquet or .npy files and is no Zarr array")
+        return files
+    if source.suffix not in (".parquet", ".npy"):
+        raise FileError(
+            f"{shown} must be a .parquet, .npy or .zarr file or a directory of .parquet or .npy files: "
+            "Dask reads no others in blocks"
+        )
+    return [source]
+
+
+def _npy_parts(files: list[Path], block: int) -> Iterator[_Part]:
+    first: tuple[Path, tuple[int, ...]] | None = None
+    for path in files:
+        array = _open_npy(path)
+        first = first or (path, array.shape)
+        if array.shape[1:] != first[1][1:]:
+            raise FileError(f"{path} holds an array of shape {array.shape}, but {first[0]} one of shape {first[1]}")
+        if array.ndim == 0:
+            raise FileError(f"{path} holds an array of shape (), which has no records")
+        for start, stop in _ranges(len(array), block):
+            yield _ArrayPart(path, stop - start, start, array.shape, array.dtype)
+
+
+def _open_npy(path: Path) -> NDArray[Any]:
+    with path.open("rb") as file:
+        array = load_array(path, file)[1]
+    if array is None:
+        raise FileError(f"{path} is not a NumPy file of one array")
+    return array
+
+
+def _zarr_parts(source: Path, block: int) -> Iterator[_Part]:
+    name = _zarr_name(source)
+    array = _zarr_array(source, name)
+    if array.ndim == 0:
+        raise FileError(f"{source} holds an array of shape (), which has no records")
+    stored = (getattr(array, "shards", None) or array.chunks)[0]
+    for start, stop in _ranges(array.shape[0], max(1, block // stored) * stored):
+        yield _ArrayPart(source, stop - start, start, tuple(array.shape), np.dtype(array.dtype), name)
+
+
+def _zarr_name(source: Path) -> str | None:
+    """The array in a group, or nothing where the source itself is an array."""
+    stored = _open_zarr(source)
+    if hasattr(stored, "shape"):
+        return None
+    names = sorted(name for name, _ in stored.arrays())
+    likely = names if len(names) == 1 else [name for name in names if name.lower() in ("x", "records")]
+    if len(likely) != 1:
+        raise FileError(f"{source} holds {len(names)} arrays: call the one with the records x or records")
+    return likely[0]
+
+
+def _zarr_array(source: Path, name: str | None) -> Any:
+    stored = _open_zarr(source)
+    return stored if name is None else stored[name]
+
+
+def _open_zarr(source: Path) -> Any:
+    try:
+        zarr = importlib.import_module("zarr")
+    except ImportError:
+        raise FileError(f"reading {source} needs zarr: pip install 'geodp[dask]'") from None
+    try:
+        return zarr.open(str(source), mode="r")
+    except Exception:
+        raise FileError(f"{source} is not a Zarr array or group that zarr can read") from None
+
+
+def _parquet_parts(files: list[Path], block: int) -> Iterator[_Part]:
+    first: tuple[Path, list[str]] | None = None
+    shapes: Mapping[str, tuple[int, ...]] | None = None
+    for path in files:
+        with parquet_file(path) as file:
+            names = list(file.schema_arrow.names)
+            rows = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+        first = first or (path, names)
+        if names != first[1]:
+            raise FileError(f"the columns of {path} are not those of {first[0]}")
+        for groups in _runs(rows, block):
+            count = sum(rows[i] for i in groups)
+            if shapes is None:
+                # lists may be of any length: those of the first block say which one is meant
+                table = _ParquetPart(path, count, groups).sample()
+                shapes = table.shapes if isinstance(table, ParquetTable) else {}
+            yield _ParquetPart(path, count, groups, shapes)
+
+
+def _runs(rows: list[int], block: int) -> Iterator[tuple[int, ...]]:
+    """Consecutive row groups, of at most ``block`` rows together where one alone does not have more; empty ones left out."""
+    run: list[int] = []
+    for i, count in enumerate(rows):
+        if run and sum(rows[j] for j in run) + count > block:
+            yield tuple(run)
+            run = []
+        if count:
+            run.append(i)
+    if run:
+        yield tuple(run)
+
+
+def _ranges(count: int, most: int) -> Iterator[tuple[int, int]]:
+    for start in range(0, count, most):
+        yield start, min(start + most, count)

@@ -1,0 +1,206 @@
+"""Mechanisms with one fault each, of the kinds that libraries have shipped: the audit must convict every one of them.
+
+Each is a small program on parts of the library with a switch for the fault. With the switch off it keeps its claim and must
+be acquitted, so that a conviction is for the fault and for nothing else. They draw with the floating-point simulator, whose last
+bits betray its centre; looking for events in the last bits would convict all of them for that, so only the one about bits does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from geodp import SPD, Ball, Euclidean, Grassmann, Laplace, Product, Sphere, frechet_mean, sensitivity
+from geodp.auditing import AuditResult, MeanMechanism, audit
+from geodp.auditing.events import KINDS, Kind
+from geodp.manifolds._functions import Array
+from geodp.mechanisms.laplace import calibrate
+
+SOLID: tuple[Kind, ...] = ("law", "array", "atoms")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a mechanism claims: ``epsilon`` for the mean of ``n`` records in the ball."""
+
+    ball: Ball
+    n: int
+    epsilon: float
+
+    @property
+    def scale(self) -> float:
+        return calibrate(self.ball, self.n, self.epsilon).scale
+
+    def mean(self, x: Array) -> Array:
+        return frechet_mean(x, self.ball).point
+
+    def noise(self, center: Array, scale: float, size: int, rng: np.random.Generator) -> Array:
+        return Laplace(self.ball.manifold, scale).sample(center, size, rng)
+
+
+Body = Callable[[Claim, bool, Array, int, np.random.Generator], Array]
+
+
+def noise_scale(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Generator) -> Array:
+    return claim.noise(claim.mean(x), claim.scale / 2.0 if faulty else claim.scale, size, rng)
+
+
+def division_by_n(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Generator) -> Array:
+    scale = sensitivity(claim.ball, claim.n) / claim.epsilon
+    return claim.noise(claim.mean(x), scale / claim.n if faulty else scale, size, rng)
+
+
+def truncation(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Generator) -> Array:
+    """Draws outside the ball are drawn again: the normaliser then depends on the mean, which costs a factor of two."""
+    center, scale = claim.mean(x), claim.scale if faulty else 2.0 * claim.scale
+    kept = np.empty((0, *claim.ball.manifold.point_shape))
+    while len(kept) < size:
+        draws = claim.noise(center, scale, size, rng)
+        kept = np.concatenate([kept, draws[claim.ball.contains(draws)]])
+    return kept[:size]
+
+
+def radius_of_the_data(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Generator) -> Array:
+    ball = claim.ball
+    largest = float(np.max(ball.manifold.dist(ball.center, x)))
+    used = Ball(ball.manifold, ball.center, largest) if faulty else ball
+    return claim.noise(frechet_mean(x, used).point, sensitivity(used, claim.n) / claim.epsilon, size, rng)
+
+
+def acceptance(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Generator) -> Array:
+    """The radius and the direction of the comparison sampler, with or without its last step."""
+    manifold, center, law = claim.ball.manifold, claim.mean(x), Laplace(claim.ball.manifold, claim.scale)
+    if not faulty:
+        return law.sample(center, size, rng)
+    coordinates = rng.standard_normal((size, manifold.dim))
+    coordinates *= (law._comparison.radius.sample(size, rng) / np.linalg.vector_norm(coordinates, axis=-1))[:, None]
+    return manifold.raw_exp(center, manifold.raw_tangent(center, coordinates))
+
+
+def clipping(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Generator) -> Array:
+    ball = claim.ball
+    wide = Ball(ball.manifold, ball.center, 10.0 * ball.radius) if faulty else ball
+    return claim.noise(frechet_mean(x, wide).point, claim.scale, size, rng)
+
+
+def seed(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Generator) -> Array:
+    """Every run makes a generator with the same seed: they are all the same run."""
+    if not faulty:
+        return claim.noise(claim.mean(x), claim.scale, size, rng)
+    return np.repeat(claim.noise(claim.mean(x), claim.scale, 1, np.random.default_rng(20)), size, axis=0)
+
+
+def few_seeds(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Generator) -> Array:
+    """Every run is seeded with one of a thousand numbers, a process number say."""
+    if not faulty:
+        return claim.noise(claim.mean(x), claim.scale, size, rng)
+    return claim.noise(claim.mean(x), claim.scale, 1000, np.random.default_rng(20))[rng.integers(1000, size=size)]
+
+
+def representative(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Generator) -> Array:
+    """A private subspace, written in the basis that is next to the first record's, or next to the public centre's."""
+    draws = claim.noise(claim.mean(x), claim.scale, size, rng)
+    basis = x[0] if faulty else claim.ball.center
+    return claim.ball.manifold.raw_project(draws @ (draws.mT @ basis))
+
+
+def true_mean(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Generator) -> Array:
+    draws = claim.noise(claim.mean(x), claim.scale, size, rng)
+    if faulty:
+        draws[rng.random(size) < 0.01] = claim.mean(x)
+    return draws
+
+
+def floats(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Generator) -> Array:
+    """The simulator in place of the exact sampler."""
+    path = "float" if faulty else "exact"
+    return MeanMechanism(claim.ball, claim.n, claim.epsilon, path=path, seeded=True)(x, size, rng)
+
+
+# ------------------------------------------------------------------------------------------ the battery
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fault, the claim it breaks, and a pair of data sets that shows it (the worst case for the mean unless given)."""
+
+    fault: str
+    body: Body
+    claim: Claim
+    draws: int
+    pair: tuple[Array, Array] | None = None
+    events: tuple[Kind, ...] = SOLID
+
+    def audited(self, faulty: bool, seed: int = 1, confidence: float = 0.99) -> AuditResult:
+        claim = self.claim
+        return audit(
+            claim.ball, claim.n, claim.epsilon, mechanism=partial(self.body, claim, faulty), pair=self.pair, draws=self.draws,
+            events=self.events, seed=seed, confidence=confidence,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        return self.fault
+
+
+NORTH = np.array([0.0, 0.0, 1.0])
+CAP = Claim(Ball(Sphere(2), NORTH, np.pi / 8), 100, 1.0)
+TENSORS = Claim(Ball(SPD(2), np.eye(2), 1.0), 100, 1.0)
+PLANES = Claim(Ball(Grassmann(2, 5), np.eye(5, 2), 0.3), 100, 1.0)
+INTERVAL = Claim(Ball(Euclidean(1), np.zeros(1), 1.0), 2, 1.0)
+SPHERE_AND_LINE = Claim(Ball(Product(Sphere(2), Euclidean(1)), np.array([0.0, 0.0, 1.0, 0.0]), 1.0), 1, 1.0)
+
+
+def neighbours(common: list[Array], first: Array, second: Array) -> tuple[Array, Array]:
+    return np.stack([*common, first]), np.stack([*common, second])
+
+
+def _same_subspace_other_basis() -> tuple[Array, Array]:
+    first = np.tile(np.eye(5, 2), (100, 1, 1))
+    second = first.copy()
+    second[0] = -first[0]
+    return first, second
+
+
+BATTERY = [
+    Case("noise scale halved", noise_scale, CAP, 40_000),
+    Case("sensitivity divided by n twice", division_by_n, TENSORS, 10_000),
+    Case(
+        "truncated to the ball with the untruncated scale",
+        truncation,
+        INTERVAL,
+        100_000,
+        # a mean on the boundary loses most of its law to the outside, one at the centre less
+        neighbours([np.array([1.0])], np.array([1.0]), np.array([-1.0])),
+    ),
+    Case(
+        "radius taken from the data",
+        radius_of_the_data,
+        CAP,
+        10_000,
+        neighbours([NORTH] * 99, np.array([0.01, 0.0, np.sqrt(1.0 - 1e-4)]), np.array([np.sin(0.39), 0.0, np.cos(0.39)])),
+    ),
+    Case(
+        "acceptance step removed",
+        acceptance,
+        SPHERE_AND_LINE,
+        100_000,
+        neighbours([], np.array([0.0, 0.0, 1.0, 0.0]), np.array([np.sin(1.0), 0.0, np.cos(1.0), 0.0])),
+    ),
+    Case("clipping skipped", clipping, TENSORS, 10_000, neighbours([np.eye(2)] * 99, np.eye(2), np.exp(5.0) * np.eye(2))),
+    Case("seeded generator reused", seed, CAP, 10_000),
+    Case("one of a thousand seeds", few_seeds, CAP, 20_000),
+    Case("representative leaked: Grassmann basis", representative, PLANES, 10_000, _same_subspace_other_basis()),
+    Case("true mean returned with probability 0.01", true_mean, TENSORS, 40_000),
+    Case(
+        "floating-point draws released",
+        floats,
+        CAP,
+        4_000,
+        # around the pole itself the first coordinate is a float next to zero, with bits that one next to 0.004 cannot have
+        neighbours([NORTH] * 99, NORTH, np.array([np.sin(0.39), 0.0, np.cos(0.39)])),
+        KINDS,
+    ),
+]

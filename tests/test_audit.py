@@ -1,0 +1,503 @@
+"""The audit: its bounds hold, it has power, it convicts every broken mechanism and acquits every right one.
+
+An audit at confidence ``c`` accuses a mechanism that keeps its claim with a probability of at most ``1 - c``. Tests that acquit
+many mechanisms share 1% out over all of their audits (Bonferroni), so that each such test, were its seeds drawn afresh, would
+raise a false alarm with a probability of at most 1%. With the fixed seeds it either always does or never.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import textwrap
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from broken import BATTERY, CAP, TENSORS, Case
+from cases import MANIFOLDS, random_points
+from scipy import stats
+from typer.testing import CliRunner
+
+import geodp
+from geodp import (
+    SPD,
+    AuditResult,
+    Ball,
+    Euclidean,
+    Grassmann,
+    Manifold,
+    PlanarShapes,
+    Sphere,
+    audit,
+    frechet_mean,
+    private_mean,
+    sensitivity,
+)
+from geodp.auditing import Finding, MeanMechanism, mechanisms, worst_case_pair
+from geodp.auditing.bounds import largest_probability, least_epsilon, least_probability
+from geodp.auditing.events import Event, _last_bits, _lowest_bit, features, fingerprints, most_revealing
+from geodp.auditing.pairs import plane_of_largest_curvature
+from geodp.cli import app
+from geodp.manifolds._functions import Array
+from geodp.mechanisms.laplace import calibrate
+from geodp.noise import exact
+
+EPSILONS = (0.1, 1.0, 5.0)
+#: A family of audits raises a false alarm with at most this probability.
+FAMILY = 0.01
+NORTH = [0.0, 0.0, 1.0]
+
+
+def ball_of(manifold: Manifold) -> Ball:
+    return Ball(manifold, manifold.origin, min(0.5, 0.5 * Ball(manifold, manifold.origin, 1e-3).max_radius))
+
+
+# ------------------------------------------------------------------------------------------ counts to bounds
+
+
+@pytest.mark.parametrize("draws", [1, 7, 1000, 200_000])
+@pytest.mark.parametrize("level", [0.05, 0.0025, 1e-7])
+def test_the_bounds_on_a_probability_are_those_of_clopper_and_pearson(draws: int, level: float) -> None:
+    for hits in {0, 1, draws // 3, draws - 1, draws}:
+        low, high = float(least_probability(hits, draws, level)), float(largest_probability(hits, draws, level))
+        assert 0.0 <= low <= hits / draws <= high <= 1.0
+        # by definition so many hits or more (or fewer) have probability ``level`` at the bound
+        assert low == 0.0 if hits == 0 else stats.binom.sf(hits - 1, draws, low) == pytest.approx(level, rel=1e-3)
+        assert high == 1.0 if hits == draws else stats.binom.cdf(hits, draws, high) == pytest.approx(level, rel=1e-3)
+    assert float(largest_probability(0, draws, level)) == pytest.approx(1.0 - level ** (1.0 / draws), rel=1e-9)
+
+
+def test_the_bound_on_epsilon_is_finite_without_a_hit_on_the_other_side_and_nothing_without_one_on_this() -> None:
+    assert float(least_epsilon(1000, 0, 1000, 0.01)) == pytest.approx(
+        math.log(0.005**0.001) - math.log(1.0 - 0.005**0.001), rel=1e-9
+    )
+    assert float(least_epsilon(0, 0, 1000, 0.01)) == -math.inf
+    assert Finding("first/second", "", 0, 500, 1000, 0.99).epsilon_lower == 0.0
+
+
+def test_a_finding_gives_less_at_a_higher_confidence() -> None:
+    bounds = [Finding("first/second", "", 300, 100, 1000, 0.99).epsilon_at(confidence) for confidence in (0.5, 0.9, 0.99, 0.9999)]
+    assert sorted(bounds, reverse=True) == bounds
+    assert 0.0 < bounds[-1] < bounds[0] < math.log(3.0)
+
+
+def randomised_response(x: Array, size: int, rng: np.random.Generator) -> Array:
+    """A sign that is right with odds e: the event "positive" has a privacy loss of exactly 1, the most that is allowed."""
+    right = rng.random(size) < math.e / (1.0 + math.e)
+    return np.where(right, np.sign(x[0]), -np.sign(x[0]))[:, None]
+
+
+def test_a_mechanism_at_its_limit_is_accused_as_seldom_as_the_confidence_says() -> None:
+    """400 audits at confidence 0.8 of a mechanism whose best event has a loss of exactly epsilon: at most a fifth may accuse.
+
+    False-alarm rate 1e-6. Epsilon claimed too small by a factor of two is seen nearly every time.
+    """
+    ball, runs = Ball(Euclidean(1), [0.0], 1.0), 400
+    pair = np.array([[1.0]]), np.array([[-1.0]])
+    tight, wrong = (
+        [
+            audit(
+                ball, 1, epsilon, mechanism=randomised_response, pair=pair, draws=400, confidence=0.8, seed=seed, events=("law",)
+            )
+            for seed in range(count)
+        ]
+        for epsilon, count in ((1.0, runs), (0.5, 40))
+    )
+    accused = sum(not result.consistent for result in tight)
+    assert accused <= stats.binom.isf(1e-6, runs, 0.2)
+    assert sum(result.consistent for result in wrong) <= 8
+    # the bound is not idle either: each direction is right on the brink one time in five
+    assert accused > 0
+
+
+# ------------------------------------------------------------------------------------------ neighbours
+
+
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+def test_the_plane_of_the_worst_case_has_the_largest_curvature(manifold: Manifold) -> None:
+    """By the expansion ``dist(exp u, exp v)^2 = |u - v|^2 - K/3 |u ^ v|^2 + ...``."""
+    plane = plane_of_largest_curvature(manifold)
+    assert np.allclose(plane @ plane.T, np.eye(len(plane)), atol=1e-15)
+    if manifold.curvature == 0.0:
+        return
+    small = 0.01
+    ends = manifold.exp(manifold.origin, manifold.tangent(np.stack([manifold.origin] * 2), small * plane))
+    assert 3.0 * (2.0 * small**2 - float(manifold.dist(*ends)) ** 2) / small**4 == pytest.approx(manifold.curvature, rel=0.01)
+
+
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 100, 101])
+def test_the_worst_case_is_a_pair_of_neighbours_that_nearly_attains_the_sensitivity(manifold: Manifold, n: int) -> None:
+    origin = random_points(manifold, 1, np.random.default_rng(3), spread=0.5)[0]
+    ball = Ball(manifold, origin, ball_of(manifold).radius)
+    first, second = worst_case_pair(ball, n)
+    assert len(first) == n
+    assert np.array_equal(first[:-1], second[:-1])
+    assert (np.asarray(manifold.dist(origin, np.concatenate([first, second]))) <= ball.reach).all()
+    apart = float(manifold.dist(frechet_mean(first, ball).point, frechet_mean(second, ball).point))
+    share = apart / sensitivity(ball, n)
+    assert share <= 1.0
+    assert share > (0.7 if n == 2 else 0.99)
+
+
+# ------------------------------------------------------------------------------------------ features and the search
+
+
+def test_the_bits_of_an_entry_are_those_of_the_fraction_it_is() -> None:
+    values = np.array([1.0, -0.75, 0.1, 3e-310, 5e-324, 1.5 * 2.0**-58, 12345.678, 0.0, -(1.0 + 2.0**-52)])
+    for value, lowest, last in zip(values, _lowest_bit(0, values[:, None]), _last_bits(0, values[:, None]), strict=True):
+        if value == 0.0:
+            assert (lowest, last) == (2000.0, 0.0)
+            continue
+        whole = abs(Fraction(float(value))) / Fraction(2) ** int(lowest)
+        assert whole.denominator == 1
+        assert whole.numerator % 2 == 1
+        significand = abs(Fraction(float(value))) * Fraction(2) ** (53 - math.frexp(value)[1])
+        assert int(significand) % 8 == last
+
+
+def test_fingerprints_are_the_same_for_the_same_arrays_only() -> None:
+    y = np.random.default_rng(1).normal(size=(50_000, 2, 2))
+    assert len(np.unique(fingerprints(y))) == len(y)
+    assert np.array_equal(fingerprints(y), fingerprints(y.copy()))
+    nearby = np.nextafter(y, np.inf)
+    assert not np.isin(fingerprints(nearby), fingerprints(y)).any()
+
+
+def test_events_read_as_sentences() -> None:
+    assert str(Event("the distance", True, 0.25)) == "the distance is at least 0.25"
+    assert str(Event("the distance", False, 0.25)) == "the distance is at most 0.25"
+    assert str(Event("whether the output is round", True, 1.0)) == "the output is round"
+    assert str(Event("whether the output is round", False, 0.0)) == "the output is not round"
+
+
+def test_the_search_finds_the_half_line_that_tells_most() -> None:
+    """Two normal laws: the ratio of the tails beyond t grows with t, and the counts get few; chance alone has no such event."""
+    rng = np.random.default_rng(2)
+    one, two = rng.normal(1.0, 1.0, 100_000), rng.normal(0.0, 1.0, 100_000)
+    found = most_revealing("x", one, two)
+    assert found.event.above
+    assert found.event.threshold > 2.0
+    truth = math.log(stats.norm.sf(found.event.threshold - 1.0) / stats.norm.sf(found.event.threshold))
+    assert 0.8 * truth < found.epsilon < truth
+    assert most_revealing("x", two, rng.normal(0.0, 1.0, 100_000)).epsilon < 0.05
+
+
+def test_a_feature_that_is_not_defined_is_minus_infinity_and_nothing_raises() -> None:
+    ball = Ball(SPD(2), np.eye(2), 1.0)
+    y = np.array([np.eye(2), np.full((2, 2), np.nan), -np.eye(2), np.zeros((2, 2)), np.full((2, 2), np.inf)])
+    for name, feature in features(ball, (np.eye(2), 1.1 * np.eye(2)), 0.1, ("law", "array", "atoms", "bits")).items():
+        values = feature(y)
+        assert values.shape == (5,), name
+        assert not np.isnan(values).any(), name
+
+
+def test_the_histogram_is_that_of_the_claimed_law() -> None:
+    """On the line the loss is ``(|y - b| - |y - a|)/sigma``: its law is known. Chi-square, false-alarm rate 1e-4."""
+    ball = Ball(Euclidean(1), [0.0], 50.0)  # so wide that moving draws to the ball does nothing
+    result = audit(ball, 100, 1.0, draws=100_000, seed=5)
+    edges, sigma = np.array(result.loss_edges), result.scale
+    # the first mean is at +0.5 and the second at -0.5; loss 2 y/sigma between them, its extremes outside
+    law = stats.laplace(loc=0.5, scale=sigma)
+    cumulated = law.cdf(0.5 * sigma * np.clip(edges, -1.0, 1.0))
+    cumulated[0], cumulated[-1] = 0.0, 1.0
+    expected = np.diff(cumulated) * sum(result.loss_counts[0])
+    assert stats.chisquare(result.loss_counts[0], expected).pvalue > 1e-4
+    assert stats.chisquare(result.loss_counts[1], expected).pvalue < 1e-30
+
+
+# ------------------------------------------------------------------------------------------ power
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), SPD(2)], ids=str)
+def test_it_finds_four_fifths_of_epsilon_one(manifold: Manifold) -> None:
+    result = audit(Ball(manifold, manifold.origin, np.pi / 8), 100, 1.0, draws=300_000, seed=1)
+    assert 0.8 <= result.epsilon_lower <= 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["float", "exact"])
+@pytest.mark.parametrize("manifold", [Sphere(2), SPD(2)], ids=str)
+def test_it_finds_four_fifths_of_epsilon_one_with_the_published_budget(manifold: Manifold, path: mechanisms.Path) -> None:
+    result = audit(Ball(manifold, manifold.origin, np.pi / 8), 100, 1.0, path=path, seed=1)
+    assert 0.8 <= result.epsilon_lower <= 1.0
+
+
+# ------------------------------------------------------------------------------------------ the battery
+
+
+@pytest.mark.parametrize("case", BATTERY, ids=str)
+def test_a_broken_mechanism_is_convicted(case: Case) -> None:
+    result = case.audited(faulty=True)
+    assert not result.consistent
+    assert result.epsilon_lower > 1.1 * result.epsilon
+    assert "REFUTED" in str(result)
+
+
+@pytest.mark.parametrize("case", BATTERY, ids=str)
+def test_the_same_mechanism_without_the_fault_is_acquitted(case: Case) -> None:
+    result = case.audited(faulty=False, confidence=1.0 - FAMILY / len(BATTERY))
+    assert result.consistent
+
+
+@pytest.mark.parametrize("path", ["float", "exact"])
+def test_sabotage_of_the_release_itself_is_convicted(path: mechanisms.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sabotaged(*args: object) -> object:
+        whole = calibrate(*args)  # type: ignore[arg-type]
+        return type("Half", (), {"scale": 0.3 * whole.scale})
+
+    monkeypatch.setattr(mechanisms, "calibrate", sabotaged)
+    assert not audit(CAP.ball, CAP.n, CAP.epsilon, draws=3000, seed=1, path=path, processes=1).consistent
+
+
+# ------------------------------------------------------------------------------------------ acquittals
+
+
+def acquit(manifold: Manifold, path: mechanisms.Path, draws: int) -> None:
+    confidence = 1.0 - FAMILY / (len(MANIFOLDS) * len(EPSILONS))
+    for epsilon in EPSILONS:
+        result = audit(ball_of(manifold), 100, epsilon, draws=draws, path=path, seed=7, confidence=confidence, processes=1)
+        assert result.consistent, str(result)
+
+
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+def test_the_law_of_the_release_is_acquitted(manifold: Manifold) -> None:
+    acquit(manifold, "float", 2000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+def test_the_law_of_the_release_is_acquitted_with_many_draws(manifold: Manifold) -> None:
+    acquit(manifold, "float", 200_000)
+
+
+def test_the_last_digits_of_the_loss_betray_the_simulator_and_only_where_bits_are_asked_for() -> None:
+    """On a line the loss is constant beyond both means, but for rounding, which is that of the bits of the output."""
+    ball = Ball(Euclidean(1), [0.0], 0.5)
+    confidence = 1.0 - FAMILY / 2
+    asked, not_asked = (
+        audit(ball, 100, 5.0, draws=100_000, seed=105, confidence=confidence, events=events)
+        for events in (("law", "bits"), ("law", "array", "atoms"))
+    )
+    assert not asked.consistent
+    assert not_asked.consistent
+    released = audit(ball, 100, 5.0, path="exact", draws=10_000, seed=105, confidence=confidence, events=("law", "bits"))
+    assert released.consistent
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+def test_the_exact_release_is_acquitted(manifold: Manifold) -> None:
+    acquit(manifold, "exact", 4000)
+
+
+@pytest.mark.parametrize("manifold", [Grassmann(1, 3), Grassmann(2, 5), PlanarShapes(4)], ids=str)
+def test_another_representative_of_the_same_records_does_not_show(manifold: Manifold) -> None:
+    """All but one of the records are the same arrays, that one the same point: even with n = 1 nothing may tell them apart."""
+    point = random_points(manifold, 1, np.random.default_rng(1), spread=0.2)
+    result = audit(
+        ball_of(manifold), 1, 5.0, pair=(point, -point), path="exact", draws=600, seed=2, processes=1, confidence=1.0 - FAMILY / 3
+    )
+    assert result.distance < 1e-7
+    assert result.epsilon_lower < 0.5
+
+
+# ------------------------------------------------------------------------------------------ the real pipeline
+
+
+SETTINGS = [
+    (CAP.ball, CAP.epsilon),
+    (TENSORS.ball, 0.05),  # so wide that many draws are moved to the ball
+    (Ball(Grassmann(2, 5), np.eye(5, 2), 0.3), 1.0),
+]
+
+
+@pytest.mark.parametrize(("ball", "epsilon"), SETTINGS, ids=lambda value: str(getattr(value, "manifold", value)))
+def test_simulated_draws_are_those_of_private_mean_bit_for_bit(ball: Ball, epsilon: float) -> None:
+    x = worst_case_pair(ball, 60)[0]
+    for seed in range(20):
+        one = MeanMechanism(ball, 60, epsilon)(x, 1, np.random.default_rng(seed))
+        assert np.array_equal(one[0], private_mean(x, ball, epsilon, simulate=np.random.default_rng(seed)).value)
+
+
+@pytest.mark.parametrize(("ball", "epsilon"), SETTINGS, ids=lambda value: str(getattr(value, "manifold", value)))
+def test_exact_draws_are_those_of_private_mean_bit_for_bit(ball: Ball, epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = worst_case_pair(ball, 60)[0]
+    source = exact.NotPrivate(3)
+    monkeypatch.setattr(exact, "OperatingSystem", lambda: source)
+    releases = [private_mean(x, ball, epsilon).value for _ in range(10)]
+    source = exact.NotPrivate(3)
+    assert np.array_equal(MeanMechanism(ball, 60, epsilon, path="exact")(x, 10, np.random.default_rng()), releases)
+
+
+def test_private_mean_called_every_time_has_the_law_of_the_exact_path() -> None:
+    """Distances to the true mean and one entry, 400 of each: two-sample tests with a false-alarm rate of 1e-4 in all."""
+    x, mean = worst_case_pair(CAP.ball, CAP.n)[0], frechet_mean(worst_case_pair(CAP.ball, CAP.n)[0], CAP.ball).point
+    called, drawn, wrong = (
+        MeanMechanism(CAP.ball, CAP.n, epsilon, path=path, seeded=True)(x, 400, np.random.default_rng(1))
+        for path, epsilon in (("release", 1.0), ("exact", 1.0), ("exact", 2.0))
+    )
+    distance = CAP.ball.manifold.dist
+    assert stats.ks_2samp(distance(mean, called), distance(mean, drawn)).pvalue > 5e-5
+    assert stats.ks_2samp(called[:, 0], drawn[:, 0]).pvalue > 5e-5
+    assert stats.ks_2samp(distance(mean, called), distance(mean, wrong)).pvalue < 1e-12
+
+
+def test_private_mean_itself_is_acquitted() -> None:
+    result = audit(CAP.ball, CAP.n, CAP.epsilon, path="release", draws=600, processes=1)
+    assert result.consistent
+
+
+def test_the_same_seed_gives_the_same_audit_with_any_number_of_processes() -> None:
+    one, two = (audit(CAP.ball, CAP.n, 1.0, path="exact", draws=600, seed=4, processes=count) for count in (1, 2))
+    assert one.findings == two.findings
+    assert one.loss_counts == two.loss_counts
+    assert one.findings != audit(CAP.ball, CAP.n, 1.0, path="exact", draws=600, seed=5, processes=1).findings
+
+
+def test_a_script_without_a_guard_can_use_several_processes(tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text(
+        textwrap.dedent("""
+            import geodp
+            ball = geodp.Ball(geodp.Sphere(2), [0.0, 0.0, 1.0], 0.39)
+            print(geodp.audit(ball, 100, 1.0, path="exact", draws=100, processes=2).consistent)
+        """)
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def failing(x: Array, size: int, rng: np.random.Generator) -> Array:
+    raise ArithmeticError(f"the secret is {x[0]}")
+
+
+def test_a_failure_in_another_process_is_reported_without_its_text() -> None:
+    pair = np.array([[0.123456]]), np.array([[0.2]])
+    with (
+        pytest.raises(RuntimeError, match=r"^the audited mechanism failed with ArithmeticError$"),
+        mechanisms.runner(failing, pair, 2) as run,
+    ):
+        list(run([mechanisms.Task(0, 10, np.random.SeedSequence(1))]))
+
+
+# ------------------------------------------------------------------------------------------ arguments and results
+
+
+def test_a_result_says_what_it_found() -> None:
+    told: list[tuple[int, int]] = []
+    result = audit(CAP.ball, 100, 1.0, draws=5000, seed=1, progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (10_000, 10_000)
+    assert [done for done, _ in told] == sorted({done for done, _ in told})
+    stored = json.loads(result.to_json())
+    assert stored["consistent"] is True
+    assert stored["epsilon_lower"] == result.epsilon_lower == max(finding.epsilon_lower for finding in result.findings)
+    assert stored["pair"] == "worst case"
+    assert [direction["draws"] for direction in stored["directions"]] == [2500, 2500]
+    assert sum(stored["loss_counts"][0]) == 2500
+    assert str(result).startswith("AUDIT: consistent with the claim")
+    assert "99.9% of the sensitivity" in str(result)
+
+
+def test_a_result_about_given_records_says_that_it_is_not_private() -> None:
+    given = audit(CAP.ball, pair=worst_case_pair(CAP.ball, 10), draws=500, seed=1)
+    assert given.n == 10
+    assert str(given).startswith("NOT PRIVATE")
+
+
+ONE = np.tile(NORTH, (3, 1))
+MISTAKES = [
+    ({}, ValueError, "needs the number of records n, or a pair"),
+    ({"n": 0}, ValueError, "n must be at least 1 but is 0"),
+    ({"n": 2.5}, TypeError, "n must be a whole number but is 2.5"),
+    ({"n": 10**8}, ValueError, "n is 100000000, but worst-case data sets of more than 33333333 records"),
+    ({"n": 10, "draws": 10**8}, ValueError, "draws must be at most 10000000 but is 100000000"),
+    ({"n": 10, "seed": -1}, ValueError, "seed must be at least 0 but is -1"),
+    ({"n": 10, "epsilon": -1.0}, ValueError, "epsilon must be positive"),
+    ({"n": 10, "draws": 10}, ValueError, "draws must be at least 100 but is 10"),
+    ({"n": 10, "confidence": 1.0}, ValueError, "confidence must be at least 0.5 and below 1 but is 1.0"),
+    ({"n": 10, "path": "best"}, ValueError, "one of float, exact, release but is 'best'"),
+    ({"n": 10, "events": ("luck",)}, ValueError, "some of law, array, atoms, bits but are luck"),
+    ({"n": 10, "processes": 0, "path": "exact"}, ValueError, "processes must be at least 1"),
+    ({"n": 4, "pair": (ONE, ONE)}, ValueError, "n is 4 but the data sets hold 3 records"),
+    ({"pair": (ONE, ONE[:2])}, ValueError, "must both have the shape \\(n, 3\\)"),
+    ({"pair": (ONE, -ONE)}, ValueError, "differ in 3 of 3 rows, but neighbours differ by replacing one record"),
+    ({"pair": (ONE,)}, ValueError, "two members but 1 were given"),
+    ({"n": 10, "mechanism": lambda x, size, rng: np.zeros(size)}, ValueError, r"shape \(1000,\) instead of \(1000, 3\)"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "kind", "sentence"), MISTAKES, ids=[mistake[2] for mistake in MISTAKES])
+def test_a_mistake_gets_one_sentence(arguments: dict[str, object], kind: type[Exception], sentence: str) -> None:
+    with pytest.raises(kind, match=sentence) as caught:
+        audit(CAP.ball, **{"draws": 2000, **arguments})  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_ball_is_needed() -> None:
+    with pytest.raises(TypeError, match=r"must be a geodp\.Ball but is of type Sphere"):
+        audit(Sphere(2), 10, 1.0)  # type: ignore[arg-type]
+
+
+def test_the_public_name_is_the_function_whatever_was_imported_before() -> None:
+    assert geodp.audit is audit
+    assert callable(audit)
+    assert AuditResult.__name__ in geodp.__all__
+
+
+# ------------------------------------------------------------------------------------------ the command line
+
+CLAIM = ["audit", "--manifold", "Sphere(2)", "--radius", "0.39", "--epsilon", "1"]
+
+
+def test_the_command_prints_a_verdict_and_draws_the_loss(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, [*CLAIM, "--n", "100", "--draws", "4000", "--seed", "1", "--plot", str(tmp_path / "loss.png")])
+    assert done.exit_code == 0
+    assert "AUDIT: consistent with the claim" in done.stdout
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    stored = CliRunner().invoke(app, [*CLAIM, "-n", "100", "--draws", "4000", "--seed", "1", "--json"])
+    assert f"epsilon is at least {json.loads(stored.stdout)['epsilon_lower']:.4g}" in done.stdout
+
+
+def test_the_command_exits_with_one_if_the_claim_is_refuted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # a release that forgot its noise
+    monkeypatch.setattr(mechanisms.Laplace, "sample", lambda law, center, size, rng: np.tile(center, (size, 1)))
+    done = CliRunner().invoke(app, [*CLAIM, "--n", "100", "--draws", "4000", "--plot", str(tmp_path / "loss.svg")])
+    assert done.exit_code == 1
+    assert "THE CLAIM IS REFUTED" in done.stdout
+    assert (tmp_path / "loss.svg").exists()
+
+
+def test_the_command_reads_two_files(tmp_path: Path) -> None:
+    for name, x in zip(("a.csv", "b.csv"), worst_case_pair(CAP.ball, 20), strict=True):
+        np.savetxt(tmp_path / name, x, delimiter=",", header="x,y,z", comments="")
+    files = ["--first", str(tmp_path / "a.csv"), "--second", str(tmp_path / "b.csv")]
+    done = CliRunner().invoke(app, [*CLAIM, *files, "--draws", "2000", "--json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["n"] == 20
+    assert json.loads(done.stdout)["pair"] == "given"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "needs the number of records n"),
+        (["--first", "a.csv"], "--first and --second go together"),
+        (["--n", "100", "--path", "fast"], "one of float, exact, release"),
+        (["--first", "no.csv", "--second", "no.csv"], "there is no file no.csv"),
+        (["--n", "100", "--draws", "4000", "--plot", "nowhere/loss.png"], "cannot write to the directory of nowhere/loss.png"),
+        (["--n", "100", "--draws", "4000", "--plot", "loss.doc"], "loss.doc must end in .png, .svg or .pdf"),
+    ],
+)
+def test_the_command_exits_with_two_on_bad_input(
+    arguments: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, [*CLAIM, *arguments])
+    assert done.exit_code == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
