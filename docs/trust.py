@@ -1,0 +1,295 @@
+"""Run the audits, the fuzzing and the attacks, and write docs/trust.md from what they found: ``python docs/trust.py``.
+
+What was found is kept in docs/trust.json. ``--only SECTION`` runs a part again and keeps the rest, ``--only`` with nothing
+after it only writes the page again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # cores are shared out here
+
+from broken import BATTERY  # noqa: E402  (it is in the folder of the tests)
+from cases import MANIFOLDS  # noqa: E402
+
+from geodp import SPD, Ball, Manifold, Sphere, audit  # noqa: E402
+from geodp.auditing import DRAWS, AuditResult  # noqa: E402
+
+SEED = 2021
+EPSILONS = (0.1, 1.0, 5.0)
+CONFIDENCE = 0.99
+N = 100
+#: Test files whose subject is an attack or a promise about privacy.
+ATTACKS = (
+    "test_attacks*.py", "test_exact_traps.py", "test_no_leaks.py", "test_ledger_race.py", "test_properties*.py",
+    "test_fuzz*.py", "test_sensitivity.py", "test_mean_certificate.py",
+)  # fmt: skip
+
+
+class Budget:
+    """How much is run. The quick one is for trying this program out; its numbers are not published."""
+
+    def __init__(self, quick: bool, fuzz_cases: int | None) -> None:
+        self.power = {"float": 20_000, "exact": 1000} if quick else {"float": DRAWS["float"], "exact": DRAWS["exact"]}
+        self.grid = {"float": 1000, "exact": 100} if quick else {"float": 100_000, "exact": 2000}
+        self.manifolds = MANIFOLDS[:4] if quick else MANIFOLDS
+        self.fuzz = fuzz_cases or (200 if quick else 100_000)
+        self.attacks = ATTACKS[:2] if quick else ATTACKS
+
+
+def ball_of(manifold: Manifold) -> Ball:
+    return Ball(manifold, manifold.origin, min(0.5, 0.5 * Ball(manifold, manifold.origin, 1e-3).max_radius))
+
+
+def row(result: AuditResult) -> dict[str, Any]:
+    """What the page needs of a result."""
+    stored = json.loads(result.to_json())
+    return {name: stored[name] for name in stored if not name.startswith("loss_")}
+
+
+# ------------------------------------------------------------------------------------------ sections
+
+
+def power(budget: Budget) -> dict[str, Any]:
+    """The worst case at epsilon 1 on the two manifolds of the paper, with the default number of draws."""
+    rows = []
+    for manifold in (Sphere(2), SPD(2)):
+        for path, draws in budget.power.items():
+            ball = Ball(manifold, manifold.origin, math.pi / 8)
+            say(f"power: {manifold}, {path}")
+            rows.append(row(audit(ball, N, 1.0, path=path, draws=draws, seed=SEED, confidence=CONFIDENCE)))
+    return {"rows": rows}
+
+
+def simulator(budget: Budget) -> dict[str, Any]:
+    """Every manifold of the tests and every epsilon, with the simulator."""
+    return grid(budget, "float")
+
+
+def exact(budget: Budget) -> dict[str, Any]:
+    """Every manifold of the tests and every epsilon, with the exact sampler."""
+    return grid(budget, "exact")
+
+
+def grid(budget: Budget, path: str) -> dict[str, Any]:
+    jobs = [(i, epsilon, path, budget.grid[path]) for epsilon in EPSILONS for i in order(budget)]
+    return {"rows": in_parallel(f"grid, {path}", audited, jobs)}
+
+
+def order(budget: Budget) -> range:
+    return range(len(budget.manifolds) - 1, -1, -1)  # the slow ones come first, so that no core is idle at the end
+
+
+def audited(job: tuple[int, float, Any, int]) -> dict[str, Any]:
+    i, epsilon, path, draws = job
+    return row(
+        audit(ball_of(MANIFOLDS[i]), N, epsilon, path=path, draws=draws, seed=SEED + i, confidence=CONFIDENCE, processes=1)
+    )
+
+
+def battery(budget: Budget) -> dict[str, Any]:
+    """Every broken mechanism, and the same without its fault."""
+    return {"rows": in_parallel("battery", tried, [(i, faulty) for i in range(len(BATTERY)) for faulty in (True, False)])}
+
+
+def tried(job: tuple[int, bool]) -> dict[str, Any]:
+    i, faulty = job
+    return row(BATTERY[i].audited(faulty, seed=SEED)) | {"fault": BATTERY[i].fault, "faulty": faulty}
+
+
+def fuzz(budget: Budget) -> dict[str, Any]:
+    """The fuzzing of the whole public surface, by its own program."""
+    say(f"fuzz: {budget.fuzz:,} cases")
+    command = [sys.executable, "-m", "tests.fuzz", "--cases", str(budget.fuzz), "--seed", str(SEED), "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if not done.stdout.strip():
+        raise SystemExit(f"the fuzzing did not run:\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def attacks(budget: Budget) -> dict[str, Any]:
+    """The test files about attacks, run with the slow ones left out."""
+    rows = []
+    for path in sorted({path for pattern in budget.attacks for path in (ROOT / "tests").glob(pattern)}):
+        say(f"attacks: {path.name}")
+        with TemporaryDirectory() as folder:
+            report = Path(folder) / "report.xml"
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", str(path)]
+            subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            suite = ElementTree.parse(report).getroot().find("testsuite")
+        if suite is None:
+            raise SystemExit(f"{path.name} did not run")
+        counts = {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
+        subject = path.read_text().split('"""')[1].strip().split("\n")[0]
+        rows.append({"file": path.name, "subject": subject, **counts})
+    return {"rows": rows}
+
+
+SECTIONS: dict[str, Callable[[Budget], dict[str, Any]]] = {
+    "power": power, "simulator": simulator, "exact": exact, "battery": battery, "attacks": attacks, "fuzz": fuzz
+}  # fmt: skip
+
+
+def in_parallel(title: str, work: Callable[[Any], dict[str, Any]], jobs: list[Any]) -> list[dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(work, job): i for i, job in enumerate(jobs)}
+        for future in as_completed(futures):
+            found[futures[future]] = future.result()
+            say(f"{title}: {len(found)} of {len(jobs)}")
+    return [found[i] for i in range(len(jobs))]
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+# ------------------------------------------------------------------------------------------ the page
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def verdict(result: dict[str, Any]) -> str:
+    return "consistent" if result["consistent"] else "**refuted**"
+
+
+def best(result: dict[str, Any]) -> dict[str, Any]:
+    return max(result["directions"], key=lambda direction: direction["epsilon_lower"])
+
+
+def power_page(found: dict[str, Any]) -> str:
+    head = ["manifold", "sampler", "runs on each data set", "first/second", "second/first", "bound on epsilon", "of the claim"]
+    rows = [
+        [
+            result["manifold"], result["path"], f"{result['draws']:,}",
+            *(f"{way['epsilon_lower']:.3f}" for way in result["directions"]), f"{result['epsilon_lower']:.3f}",
+            f"{result['epsilon_lower'] / result['epsilon']:.0%}",
+        ]
+        for result in found["rows"]
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def grid_page(rows_found: list[dict[str, Any]]) -> str:
+    cells = {(r["manifold"], r["path"], r["epsilon"]): r for r in rows_found}
+    manifolds = sorted({r["manifold"] for r in rows_found}, key=[repr(m) for m in MANIFOLDS].index)
+    head = ["manifold", *(f"{path}, {epsilon:g}" for path in ("float", "exact") for epsilon in EPSILONS)]
+    rows = [
+        [name, *(f"{cells[name, path, epsilon]['epsilon_lower']:.3f}" for path in ("float", "exact") for epsilon in EPSILONS)]
+        for name in manifolds
+    ]
+    return table(head, rows)
+
+
+def grid_summary(rows_found: list[dict[str, Any]]) -> str:
+    audits, runs = len(rows_found), sum(2 * r["draws"] for r in rows_found)
+    refuted = [r for r in rows_found if not r["consistent"]]
+    highest = max(rows_found, key=lambda r: r["epsilon_lower"] / r["epsilon"])
+    at = f"{highest['manifold']}, epsilon {highest['epsilon']:g}, {highest['path']} sampler"
+    return (
+        f"{audits} audits, {runs:,} releases, {len(refuted)} refuted. The highest bound is "
+        f"{highest['epsilon_lower'] / highest['epsilon']:.0%} of its claim ({at})."
+    )
+
+
+def battery_page(found: dict[str, Any]) -> str:
+    rows = []
+    for i in range(0, len(found["rows"]), 2):
+        faulty, repaired = found["rows"][i], found["rows"][i + 1]
+        claim = f"{faulty['manifold']}, n = {faulty['n']}, epsilon {faulty['epsilon']:g}"
+        event = best(faulty)
+        rows.append(
+            [
+                faulty["fault"], claim, f"{faulty['draws']:,}", f"{faulty['epsilon_lower']:.2f}", verdict(faulty),
+                f"{event['event']} ({event['hits']:,} to {event['others']:,} of {event['draws']:,})",
+                f"{repaired['epsilon_lower']:.2f}, {verdict(repaired)}",
+            ]
+        )  # fmt: skip
+    return table(["fault", "claim", "runs", "bound", "verdict", "the event that gave it away", "without the fault"], rows)
+
+
+def attacks_page(found: dict[str, Any]) -> str:
+    rows = [
+        [f"`{r['file']}`", r["subject"].split(". ")[0], str(r["tests"]), str(r["failures"] + r["errors"]), str(r["skipped"])]
+        for r in found["rows"]
+    ]
+    return table(["tests", "subject", "run", "failed", "skipped"], rows)
+
+
+def fuzz_page(found: dict[str, Any]) -> str:
+    failures = found["failures"]
+    lines = [f"{found['cases']:,} cases, {len(failures)} failures.", ""]
+    lines.append(table(["surface", "cases"], [[name, f"{count:,}"] for name, count in found["surfaces"].items()]))
+    lines += ["", *(f"- {failure['surface']}: {failure['failure']}" for failure in failures)] if failures else []
+    return "\n".join(lines)
+
+
+PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "power": power_page, "battery": battery_page, "attacks": attacks_page, "fuzz": fuzz_page
+}  # fmt: skip
+
+
+def versions_in_use() -> str:
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("geodp", "numpy", "scipy", "python-flint"))
+    return f"Python {platform.python_version()}, {libraries}"
+
+
+def page(found: dict[str, Any]) -> str:
+    """The text of trust.md.in with what was found in place of its ``{{names}}``."""
+    text = (ROOT / "docs" / "trust.md.in").read_text()
+    for name, write in PAGES.items():
+        text = text.replace("{{" + name + "}}", write(found[name]))
+    both = found["simulator"]["rows"] + found["exact"]["rows"]
+    text = text.replace("{{grid}}", grid_page(both)).replace("{{grid_summary}}", grid_summary(both))
+    seconds = sum(found[name]["seconds"] for name in SECTIONS)
+    versions = "; ".join(dict.fromkeys(found[name]["versions"] for name in SECTIONS))
+    for name, value in {"versions": versions, "seed": str(SEED), "minutes": f"{seconds / 60:.0f}"}.items():
+        text = text.replace("{{" + name + "}}", value)
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", choices=SECTIONS, help="sections to run again; the others are kept")
+    parser.add_argument("--quick", action="store_true", help="a tiny budget, to try this program out; needs --out")
+    parser.add_argument("--fuzz-cases", type=int, help="how many fuzz cases (100,000)")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="the folder for trust.md and trust.json")
+    options = parser.parse_args()
+    if options.quick and options.out == ROOT / "docs":
+        parser.error("--quick needs --out: its numbers are not for publication")
+    store = options.out / "trust.json"
+    found = json.loads(store.read_text()) if options.only is not None and store.exists() else {}
+    for name in options.only if options.only is not None else SECTIONS:
+        started = time.perf_counter()
+        found[name] = SECTIONS[name](Budget(options.quick, options.fuzz_cases))
+        found[name] |= {"seconds": round(time.perf_counter() - started, 1), "versions": versions_in_use()}
+        store.write_text(json.dumps(found, indent=1) + "\n")
+    missing = [name for name in SECTIONS if name not in found]
+    if missing:
+        raise SystemExit(f"still to run: --only {' '.join(missing)}")
+    (options.out / "trust.md").write_text(page(found))
+
+
+if __name__ == "__main__":
+    main()
