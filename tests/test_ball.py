@@ -360,3 +360,12 @@ def test_a_huge_record_changes_nothing_for_the_others(manifold: Manifold, huge: 
     for bad in (point([huge]), point([huge, 1.0, 1.0]), point([1.0, huge])):
         beside = ball.clip(np.concatenate([x[:50], bad[None], x[50:]]))
         assert np.array_equal(np.delete(beside, 50, axis=0), alone)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_a_centre_next_to_the_smallest_floats_is_refused(k: int) -> None:
+    # its Cholesky factor has few digits: means about it would not converge for some records
+    center = 5e-324 * (20_000_001.0 * np.eye(k) + np.diag(np.arange(k)))
+    with pytest.raises(ValueError, match="floats have too few digits for a ball of radius 2"):
+        Ball(SPD(k), center, 2.0)
+    Ball(SPD(k), 1e-280 * np.eye(k), 2.0)

@@ -362,3 +362,18 @@ def test_a_law_that_does_not_exist_is_refused_with_its_limit() -> None:
     with pytest.raises(ValueError, match="no float can follow"):
         exact.sample(SPD(3), 1e9, SPD(3).origin, family="gaussian")
     exact.sample(SPD(3), 0.7, SPD(3).origin, family="gaussian")
+
+
+@pytest.mark.parametrize(
+    ("manifold", "share", "expected"),
+    [
+        (Product(SPD(3), Euclidean(20)), 0.3, True),
+        (Product(SPD(3), Euclidean(20)), 0.89, False),
+        (Product(Hyperbolic(3), Euclidean(10)), 0.89, False),
+        (SPD(3), 0.89, True),
+    ],
+    ids=str,
+)
+def test_laws_that_would_take_for_ever_are_told_from_the_others(manifold: Manifold, share: float, expected: bool) -> None:
+    """Next to the largest scale: 11,633 trials on the second accepted none."""
+    assert exact.is_drawable(manifold, share * exact.largest_scale(manifold)) is expected

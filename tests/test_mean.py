@@ -512,3 +512,9 @@ def test_copies_of_a_single_record_have_it_as_their_mean() -> None:
         ball = public_ball(manifold, 0.95)
         x = np.repeat(inside(ball, 1, np.random.default_rng(30), 1.0, 1.0), 300, axis=0)
         assert manifold.dist(converged(x, ball, most_passes=6), ball.clip(x[0])) <= default_tolerance(ball)
+
+
+def test_a_weight_that_is_no_number_is_not_shown() -> None:
+    with pytest.raises(ValueError, match="the weights must be finite") as error:
+        frechet_mean(np.tile(np.eye(2), (2, 1, 1)), Ball(SPD(2), np.eye(2), 1.0), weights=["1", "secret"])
+    assert "secret" not in str(error.value)

@@ -13,12 +13,15 @@ from cases import random_points
 
 from geodp import SPD, Ball, Manifold, Sphere, _spd_kernel, frechet_mean
 from geodp import _passes as passes
+from geodp._records import pass_over_block
 from geodp.manifolds.spd import vector_from_symmetric
 from geodp.mean import _sum_rounding
 
 FAST = [
     (SPD(2), passes.SPD2),
     (SPD(3), passes.SPD3),
+    (SPD(2), passes.SPDLarge),
+    (SPD(3), passes.SPDLarge),
     (SPD(4), passes.SPDLarge),
     (SPD(9), passes.SPDLarge),
     (SPD(4), passes.SPDCompiled),
@@ -105,7 +108,7 @@ def test_no_record_that_is_off_gets_past_the_fast_path(manifold: Manifold, kind:
     assert np.array_equal(kept, ball.clip(x))
 
 
-@pytest.mark.parametrize(("manifold", "kind"), FAST[:7], ids=repr)
+@pytest.mark.parametrize(("manifold", "kind"), FAST[:9], ids=repr)
 def test_matrices_whose_eigenvalues_spread_far_take_the_general_path(
     manifold: Manifold, kind: type[passes.FastEvaluator]
 ) -> None:
@@ -114,8 +117,17 @@ def test_matrices_whose_eigenvalues_spread_far_take_the_general_path(
     assert kind(manifold).evaluate(p, x, None).seen == 0.0
 
 
+@every_fast_one
+def test_a_block_of_another_length_than_its_weights_is_refused(manifold: Manifold, kind: type[passes.FastEvaluator]) -> None:
+    # compiled code has no bounds checks and would read what lies behind the weights
+    x, p, _ = setting(manifold, 100)
+    ball = Ball(manifold, manifold.origin, 1.2 / np.sqrt(max(manifold.curvature, 1.0)))
+    with pytest.raises(ValueError, match="holds 100 records but was declared to hold 60"):
+        pass_over_block(kind(manifold), ball, p, x, np.ones(60))
+
+
 def test_large_data_use_the_compiled_passes_and_small_data_do_not() -> None:
-    assert type(passes.best_evaluator(SPD(2), 100)) is passes.GeneralEvaluator
+    assert type(passes.best_evaluator(SPD(2), 100)) is passes.SPDLarge
     assert type(passes.best_evaluator(SPD(2), 10**6)) is passes.SPD2
     assert type(passes.best_evaluator(SPD(3), None)) is passes.SPD3
     assert type(passes.best_evaluator(Sphere(2), 10**6)) is passes.Sphere2

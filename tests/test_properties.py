@@ -308,10 +308,31 @@ def test_a_masked_array_is_refused_because_what_is_masked_must_not_be_read(manif
     private_mean(x.filled(np.nan), ball, 40.0 * manifold.dim)
 
 
-@pytest.mark.parametrize("way", [lambda x, ball: frechet_mean(x, ball), lambda x, ball: private_mean([x[:5], x[5:]], ball, 9.0)])
+class _Hidden:
+    """What turns into a masked array when it is read."""
+
+    def __init__(self, x: np.ma.MaskedArray) -> None:
+        self.x = x
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ma.MaskedArray:
+        return self.x
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda x, ball: frechet_mean(x, ball),
+        lambda x, ball: frechet_mean(list(x), ball),
+        lambda x, ball: frechet_mean(lambda: iter([list(x)]), ball),
+        lambda x, ball: frechet_mean(_Hidden(x), ball),
+        lambda x, ball: frechet_mean(x.filled(0.0), ball, weights=np.ma.masked_array(np.ones(len(x)))),
+        lambda x, ball: private_mean([x[:5], x[5:]], ball, 9.0),
+        lambda x, ball: private_mean(list(x), ball, 9.0),
+    ],
+)
 def test_masked_chunks_are_refused_too(way: Callable[[Any, Ball], object]) -> None:
     ball = ball_of(Sphere(2))
-    with pytest.raises(TypeError, match="is a masked array"):
+    with pytest.raises(TypeError, match="masked array"):
         way(np.ma.masked_array(records_of(ball), mask=False), ball)
 
 

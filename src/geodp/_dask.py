@@ -15,7 +15,9 @@ from uuid import uuid4
 
 import dask
 import dask.array as da
+import dask.threaded
 import numpy as np
+from dask.base import get_scheduler
 from numpy.typing import NDArray
 
 from geodp._passes import Pass, best_evaluator
@@ -27,6 +29,8 @@ from geodp.manifolds.manifold import Manifold
 
 #: Passes added up by one task.
 _FAN_IN = 16
+#: So many sums are added up by the caller, which can report progress by them.
+_ENOUGH = 64
 #: How often a task that failed, such as a read over the network, is tried again.
 _RETRIES = 3
 
@@ -43,12 +47,12 @@ class DaskRecords(Records):
             raise ValueError("with weights the sizes of the blocks must be known: call x.compute_chunk_sizes() first")
         if weights is not None and len(weights) != x.shape[0]:
             raise ValueError(f"there are {len(weights)} weights but {x.shape[0]} records")
-        self._weights = None if weights is None else da.from_array(weights, chunks=(x.chunks[0],))
+        self._weights = None if weights is None else da.from_array(weights, chunks=(x.chunks[0],), name=False)
 
     def evaluate(self, p: Array, report: Report) -> Pass:
         parts = _map_rows(_BlockPass(self.ball, p, self.count), self._x, self._weights)
         total = Pass.zero(self.ball.manifold)
-        for part in _compute(list(_tree(parts.to_delayed().ravel().tolist()))):
+        for part in _sums(parts):
             if isinstance(part, str):
                 raise _BlockError(part)
             total = total + part
@@ -73,7 +77,7 @@ def count_rows(x: da.Array, manifold: Manifold) -> int:
     if not math.isnan(x.shape[0]):
         return int(x.shape[0])
     parts = _map_rows(_length, x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)
-    return sum(_compute(list(_tree(parts.to_delayed().ravel().tolist()))))
+    return int(sum(_sums(parts)))
 
 
 def _map_rows(function: Any, x: da.Array, weights: da.Array | None) -> da.Array:
@@ -120,14 +124,17 @@ def _boxed(value: object) -> NDArray[Any]:
     return box
 
 
-def _tree(parts: list[Any]) -> Iterator[Any]:
-    """Sums of :data:`_FAN_IN` parts each, of these again, until few are left: the caller adds those up."""
-    add = dask.delayed(_add, pure=True)
-    while True:
-        parts = [add(parts[start : start + _FAN_IN]) for start in range(0, len(parts), _FAN_IN)]
-        if len(parts) <= 4 * _FAN_IN:
-            yield from parts
-            return
+def _sums(parts: da.Array) -> Iterator[Any]:
+    """Sums of :data:`_FAN_IN` parts each, and of these again, until few are left: those, in order, as they come in."""
+    (parts,) = dask.optimize(parts)
+    graph, keys, name = dict(parts.__dask_graph__()), list(parts.__dask_keys__()), f"geodp-sum-{uuid4().hex}"
+    start = 0
+    while start == 0 or len(keys) > _ENOUGH:
+        groups = [keys[i : i + _FAN_IN] for i in range(0, len(keys), _FAN_IN)]
+        keys = [(name, start + i) for i in range(len(groups))]
+        graph.update({key: (_add, group) for key, group in zip(keys, groups, strict=True)})
+        start += len(groups)
+    return _compute(graph, keys)
 
 
 def _add(parts: list[Any]) -> Any:
@@ -136,14 +143,14 @@ def _add(parts: list[Any]) -> Any:
     return failed if failed is not None else sum(flat[1:], start=flat[0])
 
 
-def _compute(tasks: list[Any]) -> Iterator[Any]:
+def _compute(graph: dict[Any, Any], keys: list[Any]) -> Iterator[Any]:
     """The results in order, as they come in, from the cluster of the active client, or else from threads of this process."""
     client = _client()
     try:
         if client is None:
-            yield from dask.compute(*tasks)
+            yield from (get_scheduler() or dask.threaded.get)(graph, keys)
         else:
-            for future in client.compute(tasks, retries=_RETRIES):
+            for future in client.get(graph, keys, sync=False, retries=_RETRIES):
                 yield future.result()
     except FileError:  # which says public things only
         raise

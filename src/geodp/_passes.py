@@ -18,7 +18,7 @@ import numpy as np
 from geodp.ball import Ball
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds._functions import Array, angle_over_sine, conjugate, spectral, symmetric, transpose, two_sum
-from geodp.manifolds._small_eigen import eigvalsh
+from geodp.manifolds._small_eigen import eigh, eigvalsh
 from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold
 from geodp.manifolds.spd import cholesky, vector_from_symmetric
 
@@ -90,7 +90,11 @@ class Evaluator(ABC):
 
     @abstractmethod
     def clip(self, ball: Ball, p: Array, records: Array, weights: Array | None) -> tuple[Pass, Array]:
-        """The pass at ``p``, in the ball, over clipped records, and these records: the same array if none had to change."""
+        """The pass at ``p``, in the ball, over clipped records, and these records: the same array if none had to move.
+
+        Records that :meth:`Ball.clip` would only tidy up, off the manifold by little more than rounding, may be left to the
+        logarithm, which does not see the difference.
+        """
 
     @abstractmethod
     def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
@@ -235,7 +239,7 @@ class SPD3(_ScaledSPD):
 
 
 class SPDLarge(_ScaledSPD):
-    """Larger matrices: whitening as two products over the whole chunk, then ``eigh``."""
+    """Matrices of any size: whitening as two products over the whole chunk, then ``eigh``."""
 
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
         n = len(records)
@@ -245,7 +249,7 @@ class SPDLarge(_ScaledSPD):
         whitened = self.whitened(p, records)
         if not np.isfinite(whitened).all():
             return None
-        values, vectors = np.linalg.eigh(whitened)
+        values, vectors = eigh(whitened)
         if not (values[:, -1] < 1e4 * values[:, 0]).all():
             return None
         logs = np.log(values)
@@ -383,8 +387,10 @@ def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
     """The fastest evaluator for so many records (``None``: unknown) of a manifold."""
     size = math.prod(manifold.point_shape)
     compile_it = (count is None or count * size >= _WORTH_COMPILING) and _numba_is_there()
+    if isinstance(manifold, SPD) and manifold.k > 1 and not compile_it:
+        return SPDLarge(manifold)
     if isinstance(manifold, SPD) and manifold.k > 3:
-        return SPDCompiled(manifold) if compile_it else SPDLarge(manifold)
+        return SPDCompiled(manifold)
     compiled: dict[Manifold, type[FastEvaluator]] = {SPD(2): SPD2, SPD(3): SPD3, Sphere(2): Sphere2}
     if compile_it and manifold in compiled:
         return compiled[manifold](manifold)

@@ -121,8 +121,8 @@ class ChunkedRecords(Records):
 def _source(x: Any, manifold: Manifold) -> tuple[Callable[[], Iterator[Array]], bool]:
     """A function that reads the chunks of ``x`` anew, and whether clipped chunks may be kept in memory."""
     axes = len(manifold.point_shape) + 1
-    if isinstance(x, memoryview) or (not isinstance(x, np.ndarray) and callable(getattr(x, "__array__", None))):
-        x = np.asarray(x)  # a table of pandas, say, which would otherwise be taken for chunks
+    if isinstance(x, memoryview) or callable(getattr(x, "__array__", None)):
+        x = _as_array(x)  # a table of pandas, say, which would otherwise be taken for chunks
     if isinstance(x, Mapping):
         raise TypeError("x is a mapping from names to something, but records are an array, a list of chunks or a function")
     if callable(x):
@@ -136,7 +136,7 @@ def _source(x: Any, manifold: Manifold) -> tuple[Callable[[], Iterator[Array]], 
                 "give a list of chunks, or a function that returns a new iterator"
             )
         return (lambda: _split(x, manifold)), False
-    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    array = _as_array(x)
     return (lambda: _split([array], manifold)), not isinstance(array, np.memmap)
 
 
@@ -144,10 +144,19 @@ def _split(chunks: Iterable[Any], manifold: Manifold) -> Iterator[Array]:
     """Smaller chunks, in float64."""
     record = 8 * math.prod(manifold.point_shape)
     for chunk in chunks:
-        array = chunk if isinstance(chunk, np.ndarray) else np.asarray(chunk)
+        array = _as_array(chunk)
         check_shape(array, manifold)
         share = min(max(len(array) * record // (2 * _cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
         yield from slices(array, max(Pass.BLOCK, share // record))
+
+
+def _as_array(x: Any) -> Any:
+    """An array, if it is none yet. A masked one is refused wherever it hides."""
+    for part in x if isinstance(x, list | tuple) else (x,):
+        refuse_mask(part, "x")
+    array = np.asanyarray(x)
+    refuse_mask(array, "x")
+    return array
 
 
 def slices(array: Array, rows: int) -> Iterator[Array]:
@@ -161,6 +170,8 @@ def slices(array: Array, rows: int) -> Iterator[Array]:
 def pass_over_block(evaluator: Evaluator, ball: Ball, p: Array, block: Any, weights: Array | None) -> Pass:
     """One pass over a block in memory, on one core, in slices that fit the cache."""
     check_shape(block, ball.manifold)
+    if weights is not None and len(weights) != len(block):  # compiled code would read past the end
+        raise ValueError(f"a block holds {len(block)} records but was declared to hold {len(weights)}")
     rows = max(Pass.BLOCK, _LEAST_BYTES // (8 * math.prod(ball.manifold.point_shape)))
     total, done = Pass.zero(ball.manifold), 0
     with one_blas_thread():
@@ -180,7 +191,11 @@ def check_shape(array: Any, manifold: Manifold) -> None:
 
 
 def _checked_weights(weights: ArrayLike) -> Array:
-    array = np.asarray(weights, dtype=np.float64)
+    refuse_mask(weights, "weights")
+    try:
+        array = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.full(1, np.nan)
     if array.ndim != 1:
         raise ValueError(f"the weights have shape {array.shape} but must have shape (n,)")
     if not (np.isfinite(array).all() and (array >= 0.0).all() and (array > 0.0).any()):

@@ -58,10 +58,15 @@ class Ball:
         object.__setattr__(self, "radius", radius)
         if not 0.0 < radius < math.inf:
             raise ValueError(f"the radius must be positive and finite but is {radius}")
-        if self.reach >= self.max_radius:
+        if self.reach >= self.max_radius < math.inf:
             raise ValueError(
                 f"the radius is {radius} but must be below {self.max_radius} on {manifold}: in a larger ball the Fréchet "
                 "mean of the records may not be unique"
+            )
+        if not math.isfinite(self.reach):
+            raise ValueError(
+                f"floats have too few digits for a ball of radius {radius} about this centre on {manifold}: choose a smaller "
+                "radius, or other units in which the centre has a moderate size"
             )
 
     @property

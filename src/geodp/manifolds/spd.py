@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import final
 
 import numpy as np
@@ -225,25 +226,37 @@ def _log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
     return logs, vectors
 
 
+#: The spacing of the smallest floats, 5e-324, is well below the rounding error of eigenvalues above this, and not of others.
+_TINY = 1e-305
+
+
 def symmetric_from_vector(vector: Array, k: int) -> Array:
     """The symmetric matrix with these coordinates in the orthonormal basis of diagonal and scaled off-diagonal units."""
-    i, j = np.triu_indices(k)
+    i, j, scale = _upper(k)
     matrix = np.zeros((*vector.shape[:-1], k, k))
-    entries = vector * np.where(i == j, 1.0, math.sqrt(0.5))
+    entries = vector / scale
     matrix[..., i, j] = entries
     matrix[..., j, i] = entries
     return matrix
 
 
 def vector_from_symmetric(matrix: Array) -> Array:
-    i, j = np.triu_indices(matrix.shape[-1])
-    entries: Array = matrix[..., i, j] * np.where(i == j, 1.0, math.sqrt(2.0))
+    i, j, scale = _upper(matrix.shape[-1])
+    entries: Array = matrix[..., i, j] * scale
     return entries
 
 
+@cache
+def _upper(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+    """Rows and columns of the entries of the upper triangle, and the lengths of their units."""
+    i, j = np.triu_indices(k)
+    return i, j, np.where(i == j, 1.0, math.sqrt(2.0))
+
+
 def _condition(p: Array) -> float:
+    """The condition number; infinite where eigenvalues are next to the smallest floats, which have few digits."""
     values = eigvalsh(symmetric(p))
-    return float(values[-1] / values[0])
+    return float(values[-1] / values[0]) if values[0] > _TINY else math.inf
 
 
 def _matrix_log(p: Array) -> Array:

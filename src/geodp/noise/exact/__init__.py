@@ -164,15 +164,18 @@ def largest_scale(manifold: Manifold) -> float:
 
 @lru_cache(maxsize=256)
 def is_drawable(manifold: Manifold, sigma: float) -> bool:
-    """Whether a rehearsal with fixed bits, at the origin, accepts one of its first :data:`MOST_TRIALS` trials.
+    """Whether a rehearsal with fixed bits, at the origin, accepts one of its first trials.
 
-    Acceptance depends on public parameters and bits alone, so this does too. Where the envelope knows no cut locus, on products
-    of a wide and a narrow space for one, the chance of a trial falls with a power of the scale, and a draw would take for ever.
+    There are :data:`MOST_TRIALS` of them, or fewer if each is long. Acceptance depends on public parameters and bits alone, so
+    this does too. Where the envelope knows no cut locus, on products of a wide and a narrow space for one, the chance of a
+    trial falls with a power of the scale, and next to :func:`largest_scale` exponentially with the dimension: a draw would
+    take for ever.
     """
-    if manifold.dim * sigma < 0.25 * manifold.injectivity_radius:
+    if manifold.dim * sigma < 0.25 * min(manifold.injectivity_radius, largest_scale(manifold)):
         return True
     setting, source = _setting(manifold, float(sigma), "laplace", None), NotPrivate(0)
-    trials = (_trial(setting, manifold.origin, Tape(source), setting.precision)[0] for _ in range(MOST_TRIALS))
+    most = max(MOST_TRIALS // 32, MOST_TRIALS * 6 // max(manifold.dim, 6))
+    trials = (_trial(setting, manifold.origin, Tape(source), setting.precision)[0] for _ in range(most))
     return any(steps is not None for steps in trials)
 
 
