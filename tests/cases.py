@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
-from geodp.manifolds._functions import Array
+from geodp.testing import random_points, random_tangents
+
+__all__ = ["MANIFOLDS", "random_points", "random_tangents"]
 
 MANIFOLDS: list[Manifold] = [
     Euclidean(1),
@@ -41,20 +41,3 @@ MANIFOLDS: list[Manifold] = [
     Product(SPD(2), Sphere(1), Rotations(3)),
     Product(Product(Hyperbolic(2), Grassmann(1, 3)), PlanarShapes(4)),
 ]
-
-
-def random_points(manifold: Manifold, size: int, rng: np.random.Generator, spread: float = 1.0) -> Array:
-    """Points at distances of the order of ``spread`` (at most 0.9 of the diameter) from the origin, all directions."""
-    return manifold.exp(
-        manifold.origin, random_tangents(manifold, np.broadcast_to(manifold.origin, (size, *manifold.point_shape)), rng, spread)
-    )
-
-
-def random_tangents(manifold: Manifold, p: Array, rng: np.random.Generator, spread: float = 1.0) -> Array:
-    """Tangent vectors at each point of ``p``, uniform in direction, of length up to ``spread`` and inside the cut locus."""
-    size = p.shape[: p.ndim - len(manifold.point_shape)]
-    directions = rng.normal(size=(*size, manifold.dim))
-    directions /= np.linalg.vector_norm(directions, axis=-1, keepdims=True)
-    reach = min(spread, 0.98 * manifold.injectivity_radius)
-    lengths = reach * rng.uniform(0.05, 1.0, size=(*size, 1))
-    return manifold.tangent(p, directions * lengths)

@@ -76,12 +76,12 @@ def _plain(error: Exception) -> str:
     return str(error)
 
 
-def _ball(manifold: str, center: str, radius: float) -> Any:
+def _ball(manifold: str, center: str, radius: float, layout: str) -> Any:
     from geodp.ball import Ball
     from geodp.files import parse_center, parse_manifold
 
     space = parse_manifold(manifold)
-    return Ball(space, parse_center(center, space), radius)
+    return Ball(space, parse_center(center, space, layout=layout), radius)
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def mean(
         from geodp.ledger import Ledger
         from geodp.release import private_mean
 
-        ball = _ball(manifold, center, radius)
+        ball = _ball(manifold, center, radius, layout)
         if out is not None and out.is_dir():
             raise ValueError(f"{out} is a folder: name a file")
         if out is not None and not os.access(out.parent, os.W_OK):
@@ -197,6 +197,7 @@ def plan_command(
     ] = None,
     quantile: Annotated[float | None, typer.Option("--quantile", help="With --error: probability of staying within it.")] = None,
     center: CenterOption = "origin",
+    layout: Annotated[str, typer.Option("--layout", help="What the numbers of the centre mean, as for geodp mean.")] = "auto",
     bound: BoundOption = "sharp",
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw error against the number of records: .png, .svg or .pdf.")
@@ -210,7 +211,7 @@ def plan_command(
     with _one_sentence():
         from geodp.planning import plan
 
-        ball = _ball(manifold, center, radius)
+        ball = _ball(manifold, center, radius, layout)
         result = plan(ball, n, epsilon, error=error, quantile=quantile, bound=cast(Any, bound))
         if plot is not None:
             from geodp.plots import error_against_n
@@ -233,7 +234,7 @@ def check(
 
         from geodp.files import read_records
 
-        ball = _ball(manifold, center, radius)
+        ball = _ball(manifold, center, radius, layout)
         x = np.asarray(read_records(file, ball.manifold, layout=layout), dtype=np.float64)
         valid = ball.manifold.valid(x)
         outside = valid & ~ball.contains(x)
@@ -291,7 +292,7 @@ def audit_command(
         from geodp.auditing import audit
         from geodp.files import read_records
 
-        ball = _ball(manifold, center, radius)
+        ball = _ball(manifold, center, radius, layout)
         if (first is None) != (second is None):
             raise ValueError("--first and --second go together: give both files or neither")
         if plot is not None:

@@ -1,0 +1,225 @@
+// The explorer: what geodp.plan says, as sliders. All numbers follow from the tables in explorer-data.js, which the library
+// computed when the site was built. No request leaves the page.
+"use strict";
+
+(function () {
+  const DATA = window.GEODP;
+  const page = document.getElementById("geodp-explorer");
+  if (!page || !DATA) return;
+  const $ = (name) => document.getElementById("explorer-" + name);
+
+  // ------------------------------------------------------------------ the formulas of geodp.plan
+
+  /** A piecewise Chebyshev interpolant; constant outside its range. */
+  function evaluate(table, x, which) {
+    const edges = table.edges;
+    let i = 0;
+    while (i < edges.length - 2 && x > edges[i + 1]) i++;
+    const low = edges[i], high = edges[i + 1];
+    const t = Math.min(Math.max((2 * x - low - high) / (high - low), -1), 1);
+    const c = table.coefficients[i][which];
+    let b1 = 0, b2 = 0;
+    for (let k = c.length - 1; k > 0; k--) [b1, b2] = [2 * t * b1 - b2 + c[k], b1];
+    return t * b1 - b2 + c[0];
+  }
+
+  const error = (space, sigma, which) => sigma * Math.exp(evaluate(space.errors, Math.log(sigma), which));
+
+  // the library rounds sensitivities up, which shows where a number lies halfway between two of four digits
+  const UP = 1 + 1e-14;
+
+  function sharp(space, r, n) {
+    const root = Math.sqrt(space.curvature);
+    return UP * Math.min(2 * r, (root > 0 ? 2 * Math.tan(root * r) / root : 2 * r) / n);
+  }
+
+  /** Theorem 2 of the paper, or nothing where its radius is too large. */
+  function paper(space, r, n) {
+    const root = Math.sqrt(space.curvature);
+    const limit = 0.5 * Math.min(space.injectivity ?? Infinity, root > 0 ? Math.PI / (2 * root) : Infinity);
+    if (r >= limit) return null;
+    const h = root > 0 ? 2 * r * root / Math.tan(2 * r * root) : 1;
+    return UP * Math.min(2 * r, 2 * r * (2 - h) / h / n);
+  }
+
+  function ambient(space, r, n, epsilon) {
+    if (space.ambient === null) return null;
+    const radius = space.name.startsWith("SPD") ? Math.expm1(r) : 2 * Math.sin(r / 2);
+    return space.ambient * 2 * radius / (n * epsilon);
+  }
+
+  function plan(space, r, n, epsilon) {
+    const tolerance = Math.exp(evaluate(space.tolerance, r, 0));
+    const scale = (delta) => (delta + 2 * tolerance) / epsilon;
+    const drawable = (sigma) => space.limit === null || sigma < space.limit;
+    const sensitivity = sharp(space, r, n), sigma = scale(sensitivity);
+    const result = { sensitivity, scale: sigma, ambient: ambient(space, r, n, epsilon), paper: null, exists: drawable(sigma) };
+    if (!result.exists) return { ...result, enough: n * epsilon * sigma / space.limit };
+    result.expected = error(space, sigma, 0);
+    result.quantiles = DATA.quantiles.map((_, i) => error(space, sigma, i + 1));
+    const theirs = paper(space, r, n);
+    if (theirs !== null && drawable(scale(theirs))) result.paper = error(space, scale(theirs), 0);
+    return result;
+  }
+
+  // ------------------------------------------------------------------ a few hundred draws, for the picture
+
+  function generator(seed) { // mulberry32: the same cloud every time
+    return () => {
+      seed = (seed + 0x6d2b79f5) | 0;
+      let t = Math.imul(seed ^ (seed >>> 15), 1 | seed);
+      t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+      return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+    };
+  }
+
+  const sinhc = (x) => (Math.abs(x) < 1e-6 ? 1 : Math.sinh(x) / x);
+
+  /** How volume grows: log of the envelope G, and the chance J/G of keeping a direction. */
+  const GROWTH = {
+    "Sphere(2)": { envelope: (s) => Math.sin(s) / s, keep: () => 1 },
+    "Hyperbolic(2)": { envelope: (s) => sinhc(s), keep: () => 1 },
+    // coordinates in the orthonormal frame: half the difference of the diagonal and the off-diagonal entry, then the trace
+    "SPD(2)": { envelope: (s) => sinhc(s / Math.SQRT2), keep: (v, s) => sinhc(Math.hypot(v[0], v[1]) / Math.SQRT2) / sinhc(s / Math.SQRT2) },
+  };
+
+  /** Tangent vectors with density exp(-|v|/sigma) J(v), by the comparison sampler. */
+  function cloud(space, sigma, farthest, count) {
+    const uniform = generator(7), growth = GROWTH[space.name], d = space.dim, cells = 4000;
+    const end = Math.min(farthest, space.diameter ?? Infinity);
+    const cumulated = [0];
+    for (let i = 0; i < cells; i++) {
+      const s = end * (i + 0.5) / cells;
+      cumulated.push(cumulated[i] + Math.exp(-s / sigma + (d - 1) * Math.log(s)) * growth.envelope(s));
+    }
+    const draws = [];
+    for (let tries = 0; draws.length < count && tries < 60 * count; tries++) {
+      const goal = uniform() * cumulated[cells];
+      let low = 0, high = cells;
+      while (high - low > 1) { const m = (low + high) >> 1; if (cumulated[m] <= goal) low = m; else high = m; }
+      const s = end * (low + (goal - cumulated[low]) / (cumulated[high] - cumulated[low] || 1)) / cells;
+      const normal = Array.from({ length: d }, () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform()));
+      const length = Math.hypot(...normal);
+      const v = normal.map((x) => s * x / length);
+      if (uniform() < growth.keep(v, s)) draws.push(v);
+    }
+    return draws;
+  }
+
+  /** From the length of a tangent vector to a distance on the flat picture of unit radius. */
+  const VIEW = {
+    "Sphere(2)": { flat: (s) => (s < Math.PI / 2 ? Math.sin(s) : NaN), words: "the sphere, seen from above the mean" },
+    "Hyperbolic(2)": { flat: (s) => Math.tanh(s / 2), words: "the hyperbolic plane as a disk (Poincaré), the mean in the middle" },
+    "SPD(2)": { flat: (s) => Math.tanh(s / Math.SQRT2 / 2), words: "the shapes of 2x2 matrices as a disk, the mean in the middle; the determinant is not shown" },
+  };
+
+  // ------------------------------------------------------------------ drawing
+
+  const SVG = "http://www.w3.org/2000/svg";
+  function draw(parent, name, attributes, text) {
+    const node = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    if (text !== undefined) node.textContent = text;
+    parent.appendChild(node);
+    return node;
+  }
+
+  function drawCloud(space, r, result) {
+    const svg = $("cloud"), view = VIEW[space.name];
+    svg.replaceChildren();
+    $("cloud-words").textContent = "";
+    if (!view || !result.exists) {
+      $("cloud-words").textContent = view ? "" : `A picture is drawn for Sphere(2), Hyperbolic(2) and SPD(2); ${space.name} has ${space.dim} dimensions or too few.`;
+      return;
+    }
+    const draws = cloud(space, result.scale, 3 * result.quantiles[3], 400);
+    const within = result.quantiles[2];
+    const sizes = [1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7, 1e-7];
+    const shown = view.flat(within);
+    const zoom = sizes.filter((size) => Number.isFinite(shown) && size >= 1.6 * shown).pop() ?? 1;
+    draw(svg, "circle", { cx: 0, cy: 0, r: 1 / zoom, class: "edge" });
+    draw(svg, "circle", { cx: 0, cy: 0, r: Math.min(view.flat(r) || 1, 1) / zoom, class: "ball" });
+    for (const v of draws) {
+      const length = Math.hypot(v[0], v[1]), flat = view.flat(length);
+      if (Number.isFinite(flat)) draw(svg, "circle", { cx: flat * v[0] / length / zoom, cy: flat * v[1] / length / zoom, r: 0.012, class: "draw" });
+    }
+    if (Number.isFinite(shown)) draw(svg, "circle", { cx: 0, cy: 0, r: shown / zoom, class: "within" });
+    draw(svg, "circle", { cx: 0, cy: 0, r: 0.025, class: "mean" });
+    const closer = zoom < 1 ? `, ${(1 / zoom).toFixed(0)} times closer` : "";
+    $("cloud-words").textContent = `400 releases (orange) of one mean (blue): ${view.words}${closer}. Dashed: 95% of the releases are within; grey: the public ball, were it about the mean.`;
+    svg.setAttribute("aria-label", $("cloud-words").textContent);
+  }
+
+  const CURVES = [["expected", "this release", "ours"], ["paper", "bound of the paper", "paper"], ["ambient", "ambient noise (Euclidean)", "ambient"]];
+
+  function drawCurves(space, r, n, epsilon) {
+    const svg = $("curves"), width = 480, height = 300, left = 62, right = 10, top = 12, bottom = 42;
+    svg.replaceChildren();
+    const counts = DATA.records, plans = counts.map((count) => plan(space, r, count, epsilon));
+    const values = plans.flatMap((p) => CURVES.map(([key]) => p[key])).filter((value) => value > 0);
+    if (!values.length) return;
+    const low = Math.floor(Math.log10(Math.min(...values))), high = Math.ceil(Math.log10(Math.max(...values)));
+    const x = (count) => left + (width - left - right) * (Math.log10(count) - 1) / 5;
+    const y = (value) => top + (height - top - bottom) * (high - Math.log10(value)) / Math.max(high - low, 1);
+    for (let power = 1; power <= 6; power++) {
+      draw(svg, "line", { x1: x(10 ** power), x2: x(10 ** power), y1: top, y2: height - bottom, class: "grid" });
+      draw(svg, "text", { x: x(10 ** power), y: height - bottom + 16, "text-anchor": "middle" }, power < 4 ? String(10 ** power) : "1e" + power);
+    }
+    for (let power = low; power <= high; power++) {
+      draw(svg, "line", { x1: left, x2: width - right, y1: y(10 ** power), y2: y(10 ** power), class: "grid" });
+      draw(svg, "text", { x: left - 6, y: y(10 ** power) + 4, "text-anchor": "end" }, power < -2 || power > 3 ? "1e" + power : String(10 ** power));
+    }
+    CURVES.forEach(([key, label, name], i) => {
+      const points = plans.map((p, j) => [counts[j], p[key]]).filter(([, value]) => value > 0);
+      if (!points.length) return;
+      draw(svg, "polyline", { points: points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" "), class: "curve " + name });
+      draw(svg, "line", { x1: width - 212, x2: width - 188, y1: top + 10 + 17 * i, y2: top + 10 + 17 * i, class: "curve " + name });
+      draw(svg, "text", { x: width - 182, y: top + 14 + 17 * i }, label);
+    });
+    const here = plan(space, r, n, epsilon);
+    if (here.exists) draw(svg, "circle", { cx: x(n), cy: y(here.expected), r: 5, class: "here" });
+    draw(svg, "text", { x: (left + width) / 2, y: height - 6, "text-anchor": "middle" }, "number of records");
+  }
+
+  // ------------------------------------------------------------------ the page
+
+  const digits = (value) => (value === null || value === undefined ? "none" : String(Number(value.toPrecision(4))));
+
+  function update() {
+    const space = DATA.manifolds[$("manifold").value];
+    const epsilon = DATA.epsilons[$("epsilon").value], n = DATA.records[$("n").value], r = space.radii[$("radius").value];
+    const result = plan(space, r, n, epsilon);
+    $("epsilon-value").value = epsilon;
+    $("n-value").value = n;
+    $("radius-value").value = r;
+    for (const [name, value] of [["epsilon", epsilon], ["n", n], ["radius", r]]) $(name).setAttribute("aria-valuetext", String(value));
+    const fields = { sensitivity: result.sensitivity, scale: result.scale, expected: result.expected, paper: result.paper, ambient: result.ambient };
+    DATA.quantiles.forEach((q, i) => { fields["q" + Math.round(100 * q)] = result.quantiles?.[i]; });
+    for (const [name, value] of Object.entries(fields)) $(name).textContent = digits(value);
+    $("message").textContent = result.exists ? "" :
+      `There is no release here: the scale must be below ${digits(space.limit)} on ${space.name}. Enough would be n * epsilon above ${digits(result.enough)}.`;
+    const better = [];
+    if (result.exists && result.paper) better.push(`the paper's bound would give ${digits(result.paper / result.expected)} times the error`);
+    if (result.exists && result.ambient) better.push(`ambient noise ${digits(result.ambient / result.expected)} times`);
+    $("comparison").textContent = better.length ? `With the same epsilon ${better.join(", ")}.` : "";
+    $("code").textContent = `ball = geodp.Ball(geodp.${space.name}, geodp.${space.name}.origin, radius=${r})\nprint(geodp.plan(ball, n=${n}, epsilon=${epsilon}))`;
+    drawCloud(space, r, result);
+    drawCurves(space, r, n, epsilon);
+  }
+
+  DATA.manifolds.forEach((space, i) => {
+    const option = document.createElement("option");
+    option.value = i;
+    option.textContent = `${space.name}: ${space.records}`;
+    $("manifold").appendChild(option);
+  });
+  $("epsilon").max = DATA.epsilons.length - 1;
+  $("epsilon").value = DATA.epsilons.indexOf(1);
+  $("n").max = DATA.records.length - 1;
+  $("n").value = DATA.records.indexOf(1000);
+  $("radius").max = 100;
+  $("radius").value = 25;
+  for (const name of ["manifold", "epsilon", "n", "radius"]) $(name).addEventListener("input", update);
+  update();
+  page.dataset.ready = "yes";
+})();

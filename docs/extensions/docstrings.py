@@ -1,0 +1,61 @@
+"""Sections of docstrings (a title underlined with dashes) as reStructuredText.
+
+Napoleon would take ``name: text`` in the docstring of a property for a type, and an example after the parameters for
+another parameter. Here a section of parameters ends where the examples begin, and nothing else is touched.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.nodes import make_refnode
+
+#: Sections whose entries become fields, and the name of the field.
+_FIELDS = {"Parameters": "param", "Attributes": "ivar"}
+
+
+def _sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    out: list[str] = []
+    field = None
+    for i, line in enumerate(lines):
+        below = lines[i + 1] if i + 1 < len(lines) else ""
+        if re.fullmatch(r"-{4,}", line) and i > 0:
+            continue
+        if line and re.fullmatch(r"-{4,}", below):
+            field = _FIELDS.get(line)
+            out += [f".. rubric:: {line}", ""] if field is None else []
+        elif field and (line.startswith(">>>") or (field == "ivar" and line and " : " not in line)):
+            field = None
+            out += ["", line]
+        elif field == "ivar" and " : " in line:
+            out.append(":ivar {}: {}".format(*line.split(" : ", 1)))
+        elif field == "param" and line and not line.startswith(" "):
+            out.append(f":param {line.split(' : ')[0].replace(', ', ',')}:")  # a blank would end a type
+        else:
+            out.append(line)
+    lines[:] = out
+
+
+def _public_place(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement) -> nodes.reference | None:
+    """A name that a docstring uses as its module knows it, while its page has it as users do: ``geodp.Ball`` for ``Ball``."""
+    target = node.get("reftarget", "")
+    if node.get("refdomain") != "py" or ("." in target and not target.startswith("geodp.")):
+        return None
+    domain = env.domains.python_domain
+    places = [name for name in domain.objects if name.rsplit(".", 1)[-1] == target.rsplit(".", 1)[-1]]
+    if not places:
+        return None
+    place = min(places, key=len)
+    entry = domain.objects[place]
+    return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, [content], place)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("missing-reference", _public_place)
+    app.connect("autodoc-process-docstring", _sections)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
