@@ -1,1 +1,1 @@
-"""Side-by-side timings: every row is a ratio of two things measured in the same run."""
+"""Measurements beside what others take for the same, and beside what the machine allows: ``python -m benchmarks --help``."""

@@ -1,10 +1,12 @@
-"""Closed-form eigen-decompositions against ``numpy.linalg.eigh``: ``python -m benchmarks.geometry``."""
+"""Closed-form eigen-decompositions against ``numpy.linalg.eigh``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from benchmarks.timing import best_seconds, markdown
+from benchmarks.timing import Cell, Table, best_seconds, duration, number, times
 from geodp.manifolds._small_eigen import eigh
 
 
@@ -32,17 +34,15 @@ def families(k: int, count: int) -> dict[str, np.ndarray]:
     }
 
 
-def main(count: int = 100_000) -> None:
-    rows = []
+def tables(quick: bool) -> Iterator[Table]:
+    count = 20_000 if quick else 100_000
+    rows: list[list[Cell | str]] = []
     for k in (2, 3):
         for name, a in families(k, count).items():
             ours, numpys = best_seconds(lambda a=a: eigh(a), lambda a=a: np.linalg.eigh(a))
             errors = residual(a, *eigh(a)), residual(a, *np.linalg.eigh(a))
-            cells = f"{ours / count * 1e9:.0f} ns", f"{numpys / count * 1e9:.0f} ns", f"{numpys / ours:.1f}x"
-            rows.append([f"{k}x{k}, {name}", *cells, f"{errors[0]:.1f}", f"{errors[1]:.1f}"])
-    print(f"\nSymmetric eigen-decomposition, {count:,} matrices (time a matrix; error in machine epsilons)\n")
-    print(markdown(["matrices", "geodp", "numpy eigh", "ratio", "error geodp", "error numpy"], rows))
-
-
-if __name__ == "__main__":
-    main()
+            cells = duration(ours / count), duration(numpys / count), times(numpys / ours)
+            rows.append([f"{k}x{k}, {name}", *cells, *(number(error, ".1f") for error in errors)])
+    header = ["matrices", "geodp", "numpy eigh", "ratio", "error geodp", "error numpy"]
+    title = f"Symmetric eigen-decomposition, {count:,} matrices: time a matrix, error in machine epsilons"
+    yield Table(title, header, rows)

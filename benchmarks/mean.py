@@ -1,15 +1,16 @@
-"""Fréchet means against pyRiemann and the paper's gradient descent: ``python -m benchmarks.mean``."""
+"""Fréchet means against pyRiemann, the paper's gradient descent, and the floor."""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterator
 
 import numpy as np
 from pyriemann.geometry.mean import mean_riemann
-from threadpoolctl import threadpool_limits
 
-from benchmarks.timing import best_seconds, markdown
-from geodp import SPD, Ball, Manifold, Sphere, frechet_mean
+from benchmarks.timing import Cell, Table, best_seconds, bytes_per_second, duration, number, times
+from geodp import SPD, Ball, Manifold, Sphere, _kernels, frechet_mean
+from geodp._passes import FastEvaluator, Pass, best_evaluator
+from geodp.manifolds.spd import cholesky
 
 TOLERANCE = 1e-11
 
@@ -42,6 +43,7 @@ CASES = [
     (SPD(2), 100_000, 0.8, 4.0),
     (SPD(2), 1_000_000, 0.8, 4.0),
     (SPD(3), 100_000, 0.8, 4.0),
+    (SPD(3), 1_000_000, 0.8, 4.0),
     (SPD(10), 100_000, 1.5, 4.0),
     (SPD(30), 10_000, 2.0, 4.0),
     (Sphere(2), 1_000_000, 0.3, 1.5),
@@ -49,43 +51,84 @@ CASES = [
 ]
 
 
-def compare() -> None:
-    rows = []
-    for manifold, count, spread, radius in CASES:
-        x, ball = case(manifold, count, spread, radius)
-        result = frechet_mean(x, ball, tolerance=TOLERANCE)
-        rounds = 10 if count * manifold.dim < 1e6 else 2
-        ours, peer, paper = best_seconds(
-            lambda x=x, ball=ball: frechet_mean(x, ball, tolerance=TOLERANCE),
-            lambda x=x, m=manifold: mean_riemann(x, tol=1e-8) if isinstance(m, SPD) else None,
-            lambda x=x, m=manifold: papers_descent(m, x),
-            rounds=rounds,
-        )
-        against_peer = f"{peer / ours:.1f}x" if isinstance(manifold, SPD) else "-"
-        cells = f"{ours * 1e3:.1f} ms", f"{result.iterations}", f"{result.error_bound:.0e}"
-        rows.append([f"{manifold}, n = {count:,}", *cells, against_peer, f"{paper / ours:.1f}x"])
-    print(f"\nFréchet means, ours certified to {TOLERANCE:g}, clipping included (how many times longer others take)\n")
-    print(markdown(["case", "geodp", "passes", "error bound", "pyRiemann, tol 1e-8", "the paper's descent"], rows))
+def kernel_seconds(manifold: Manifold, x: np.ndarray) -> float:
+    """One pass of the compiled loop alone over a record: on one core, over a chunk of half a megabyte, again and again."""
+    chunk = np.ascontiguousarray(x[: max(Pass.BLOCK, (1 << 19) // x[0].nbytes)])
+    weights, p = np.ones(len(chunk)), manifold.origin
+    rows = -(-len(chunk) // Pass.BLOCK)
+    loops = {SPD(2): (_kernels.spd2, 7), SPD(3): (_kernels.spd3, 8), Sphere(2): (_kernels.sphere2, 11)}
+    if manifold in loops:
+        loop, columns = loops[manifold]
+        blocks = np.empty((rows, columns))
+        at = cholesky(p)[1] if isinstance(manifold, SPD) else p
+
+        def action() -> object:
+            return loop(chunk, weights, at, Pass.BLOCK, blocks)
+    else:
+        evaluator = best_evaluator(manifold, None)
+        assert isinstance(evaluator, FastEvaluator)
+
+        def action() -> object:
+            return evaluator.fast(p, chunk, weights)
+
+    action()
+    (seconds,) = best_seconds(action, rounds=20)
+    return seconds / len(chunk)
 
 
-def growth() -> None:
-    rows = []
-    for exponent in range(3, 8):
+def eigh_seconds(manifold: SPD, x: np.ndarray) -> float:
+    chunk = x[:1000]
+    (seconds,) = best_seconds(lambda: np.linalg.eigh(chunk), rounds=5)
+    return seconds / len(chunk)
+
+
+def row(manifold: Manifold, count: int, spread: float, radius: float) -> list[Cell | str]:
+    x, ball = case(manifold, count, spread, radius)
+    result = frechet_mean(x, ball, tolerance=TOLERANCE)
+    is_spd = isinstance(manifold, SPD)
+    (ours,) = best_seconds(lambda: frechet_mean(x, ball, tolerance=TOLERANCE), rounds=10)
+    again, paper, *peer = best_seconds(
+        lambda: frechet_mean(x, ball, tolerance=TOLERANCE),
+        lambda: papers_descent(manifold, x),
+        *([lambda: mean_riemann(x, tol=1e-8)] if is_spd else []),
+        rounds=5 if count * manifold.dim < 1e6 else 1,
+    )
+    ours = min(ours, again)
+    floor = max(x[0].nbytes / bytes_per_second(), kernel_seconds(manifold, x))
+    over = ours / (result.iterations * count * floor)
+    return [
+        f"{manifold}, n = {count:,}",
+        duration(ours),
+        number(result.iterations),
+        number(result.error_bound, ".0e"),
+        times(peer[0] / ours) if peer else "has no spheres",
+        times(paper / ours),
+        duration(floor),
+        times(over),
+        times(eigh_seconds(manifold, x) * result.iterations * count / ours) if is_spd else "needs none",
+    ]
+
+
+def growth(most: int) -> Table:
+    rows: list[list[Cell | str]] = []
+    for exponent in range(2, most + 1):
         x, ball = case(SPD(2), 10**exponent, 0.8, 4.0)
         frechet_mean(x, ball)
-        (seconds,) = best_seconds(lambda x=x, ball=ball: frechet_mean(x, ball), rounds=3)
-        rows.append([f"1e{exponent}", f"{seconds * 1e3:.2f} ms", f"{seconds / len(x) * 1e9:.0f} ns"])
-    print("\nSPD(2), default tolerance: cost against the number of records\n")
-    print(markdown(["n", "time", "time a record"], rows))
+        (seconds,) = best_seconds(lambda x=x, ball=ball: frechet_mean(x, ball), rounds=5)
+        rows.append([f"1e{exponent}", duration(seconds), duration(seconds / len(x))])
+    note = "Up to 25,000 matrices the passes are NumPy's, so that nobody waits for compiled code to be loaded."
+    return Table(
+        "SPD(2) in memory, default tolerance: cost against the number of records", ["n", "time", "time a record"], rows, note
+    )
 
 
-def main() -> None:
-    # one BLAS thread for everybody: on small matrices more of them only wait for each other
-    with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
-        warnings.simplefilter("ignore")
-        compare()
-        growth()
-
-
-if __name__ == "__main__":
-    main()
+def tables(quick: bool) -> Iterator[Table]:
+    header = ["case", "geodp", "passes", "error bound", "pyRiemann, tol 1e-8", "the paper's descent"]
+    header += ["floor of a pass, a record", "time over passes x floor", "eigh alone, passes x records"]
+    cases = [case for case in CASES if not quick or case[1] * case[0].dim <= 1_000_000]
+    note = (
+        "Columns of peers and of `eigh`: how many times our time they take. The floor is that of one core, and passes use all "
+        "cores: a ratio below one over the cores is not possible."
+    )
+    yield Table(f"Fréchet means certified to {TOLERANCE:g}, clipping included", header, [row(*case) for case in cases], note)
+    yield growth(6 if quick else 7)

@@ -1,23 +1,22 @@
 """Draws per second: the comparison sampler, the paper's Markov chain, and pyRiemann's Gaussian sampler.
 
-``python -m benchmarks.noise`` prints a Markdown table. All columns of a row are measured in turn in the same run.
-Laplace laws have a tenth of the greatest scale, or 0.1 where there is none. The chain's cost is that of one
-independent draw, the 10,000 steps of the paper's burn-in, timed on many chains at once, which flatters it: the paper
-runs them one by one. The Gaussian columns are at scale 0.5, since pyRiemann 0.12 does not come back from small scales
-(SPD(3) at 0.07: no draw within two minutes), and its burn-in is shared by 100 draws.
+All columns of a row are measured in turn in the same run. Laplace laws have a tenth of the greatest scale, or 0.1 where
+there is none. The chain's cost is that of one independent draw, the 10,000 steps of the paper's burn-in, timed on many
+chains at once, which flatters it: the paper runs them one by one. The Gaussian columns are at scale 0.5, since pyRiemann
+0.12 does not come back from small scales (SPD(3) at 0.07: no draw within two minutes), and its burn-in is shared by 100
+draws.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from pyriemann.datasets import sample_gaussian_spd
-from threadpoolctl import threadpool_limits
 
-from benchmarks.timing import best_seconds, markdown
+from benchmarks.timing import Cell, Table, best_seconds, duration, number, times
 from geodp.manifolds import SPD, Grassmann, Hyperbolic, Manifold, Rotations, Sphere
 from geodp.noise import Gaussian, Laplace, exact
 from geodp.noise.laws import Law
@@ -56,7 +55,7 @@ def pyriemann(manifold: SPD) -> Callable[[], object]:
     return action
 
 
-def row(manifold: Manifold) -> list[str]:
+def row(manifold: Manifold) -> list[Cell | str]:
     sigma = 0.1 / (manifold.volume_entropy or 1.0)
     laplace, gaussian = Laplace(manifold, sigma), Gaussian(manifold, PEER_SCALE)
     draws, chains = sizes(manifold)
@@ -74,21 +73,25 @@ def row(manifold: Manifold) -> list[str]:
     markov = theirs / (chains * steps) * BURN_IN
     return [
         str(manifold),
-        f"{laplace.acceptance_rate:.4f}",
-        f"{one * 1e6:.0f}",
-        f"{draws / ours:,.0f}",
-        f"{1.0 / markov:,.2f}",
-        f"{markov * draws / ours:,.0f}",
-        f"{draws / peer[0]:,.0f}" if peer else "-",
-        f"{PEER_DRAWS / peer[1]:,.1f}" if peer else "-",
-        f"{peer[1] / PEER_DRAWS * draws / peer[0]:,.0f}" if peer else "-",
+        number(laplace.acceptance_rate, ".4f"),
+        duration(one),
+        number(draws / ours),
+        number(1.0 / markov, ",.2f"),
+        times(markov * draws / ours),
+        number(draws / peer[0]) if peer else "-",
+        number(PEER_DRAWS / peer[1], ",.1f")
+        if peer
+        else "too slow to wait for"
+        if isinstance(manifold, SPD)
+        else "has no such law",
+        times(peer[1] / PEER_DRAWS * draws / peer[0]) if peer else "-",
     ]
 
 
 HEADER = [
     "manifold",
     "acceptance",
-    "one Laplace draw (us)",
+    "one Laplace draw",
     "Laplace draws/s",
     "Metropolis draws/s",
     "ratio",
@@ -98,7 +101,7 @@ HEADER = [
 ]
 
 
-def exact_row(manifold: Manifold) -> list[str]:
+def exact_row(manifold: Manifold) -> list[Cell | str]:
     """Single draws in exact arithmetic, around a point off the origin, against one float draw."""
     sigma = 0.1 / (manifold.volume_entropy or 1.0)
     law = Laplace(manifold, sigma)
@@ -109,18 +112,16 @@ def exact_row(manifold: Manifold) -> list[str]:
         lambda: [law.sample(center, 1, np.random.default_rng(0)) for _ in range(count)],
         rounds=3,
     )
-    return [str(manifold), f"{exactly / count * 1e3:.2f} ms", f"{exactly / plainly:.1f}x"]
+    return [str(manifold), duration(exactly / count), times(exactly / plainly)]
 
 
-def main() -> None:
-    # one BLAS thread for everybody: on small matrices more of them only wait for each other
-    with threadpool_limits(1, user_api="blas"):
-        print("\nLaplace and Gaussian noise in floating point\n")
-        print(markdown(HEADER, [row(manifold) for manifold in MANIFOLDS]))
-        print("\nLaplace noise in exact arithmetic, as a release draws it\n")
-        header = ["manifold", "one exact draw", "times one float draw"]
-        print(markdown(header, [exact_row(manifold) for manifold in MANIFOLDS]))
-
-
-if __name__ == "__main__":
-    main()
+def tables(quick: bool) -> Iterator[Table]:
+    manifolds = [manifold for manifold in MANIFOLDS if not quick or manifold.dim < 60]
+    note = (
+        "Laplace laws have a tenth of the greatest scale, or 0.1 where there is none. The Metropolis chain's cost is that of one "
+        "independent draw, the 10,000 steps of the paper's burn-in. The Gaussian columns are at scale 0.5."
+    )
+    yield Table("Laplace and Gaussian noise in floating point", HEADER, [row(manifold) for manifold in manifolds], note)
+    header = ["manifold", "one exact draw", "times one float draw"]
+    title = "Laplace noise in exact arithmetic, as a release draws it"
+    yield Table(title, header, [exact_row(manifold) for manifold in manifolds])

@@ -1,0 +1,256 @@
+"""Means of Dask arrays on a real cluster of two processes: the same as in memory, whatever the blocks, and whoever dies."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import random_points
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from geodp import SPD, Ball, Euclidean, Grassmann, Ledger, Manifold, Sphere, frechet_mean, private_mean
+from geodp._passes import Pass
+from geodp.mean import mean_of_counted
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+import geodp._dask  # noqa: E402 - it needs Dask
+
+BALLS = [Ball(SPD(3), np.eye(3), 1.2), Ball(Sphere(2), Sphere(2).origin, 1.0), Ball(Grassmann(2, 5), Grassmann(2, 5).origin, 0.6)]
+every_ball = pytest.mark.parametrize("ball", BALLS, ids=lambda ball: repr(ball.manifold))
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        distributed.Client(cluster) as connected,
+    ):
+        yield connected
+
+
+def records(ball: Ball, count: int = 20_000) -> np.ndarray:
+    """Points around the centre, a quarter of them outside the ball, and some that are none."""
+    x = random_points(ball.manifold, count, np.random.default_rng(count), 1.35 * ball.radius)
+    x[::701], x[5], x[6] = np.nan, np.inf, 0.0
+    return x
+
+
+def same(manifold: Manifold, first: Any, second: Any) -> bool:
+    return float(manifold.dist(first.point, second.point)) <= first.error_bound + second.error_bound
+
+
+@every_ball
+def test_the_mean_is_that_of_the_array_in_memory(client: Any, ball: Ball) -> None:
+    x = records(ball)
+    plain = frechet_mean(x, ball)
+    blocks = da.from_array(x, chunks=(1777, *x.shape[1:]))
+    result = frechet_mean(blocks, ball)
+    assert same(ball.manifold, result, plain)
+    # a mean without the clipping, or without one block, would be told apart
+    less = frechet_mean(x[:-1777], ball)
+    assert not same(ball.manifold, less, plain)
+    # and so it is for whoever keeps the blocks in the memory of the workers
+    assert same(ball.manifold, frechet_mean(blocks.persist(), ball), plain)
+
+
+@every_ball
+def test_weights_are_those_of_the_records(client: Any, ball: Ball) -> None:
+    x = records(ball, 6000)
+    weights = np.random.default_rng(0).exponential(size=len(x)) ** 3
+    blocks = da.from_array(x, chunks=(997, *x.shape[1:]))
+    plain = frechet_mean(x, ball, weights=weights)
+    assert same(ball.manifold, frechet_mean(blocks, ball, weights=weights), plain)
+    assert not same(ball.manifold, frechet_mean(blocks, ball), plain)
+    with pytest.raises(ValueError, match="there are 5999 weights but 6000 records"):
+        frechet_mean(blocks, ball, weights=weights[1:])
+
+
+def test_blocks_may_be_of_unknown_size_empty_or_cut_across_other_axes(client: Any) -> None:
+    ball = BALLS[0]
+    x = records(ball, 6000)
+    plain = frechet_mean(x, ball)
+    whole = da.from_array(x, chunks=(1000, 3, 3))
+    unknown = whole[whole[:, 0, 0] > -math.inf]  # what is not a number goes
+    assert math.isnan(unknown.shape[0])
+    kept = x[x[:, 0, 0] > -math.inf]
+    assert same(ball.manifold, frechet_mean(unknown, ball), frechet_mean(kept, ball))
+    assert private_mean(unknown, ball, 1.0).n == len(kept)
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        frechet_mean(unknown, ball, weights=np.ones(len(kept)))
+    empty = da.concatenate([whole[:0], whole[:2500], da.zeros((0, 3, 3)), whole[2500:]])
+    assert same(ball.manifold, frechet_mean(empty, ball), plain)
+    hollow = whole[:0].map_blocks(lambda block: block, chunks=((math.nan,), (3,), (3,)), dtype=float)
+    with pytest.raises(ValueError, match="at least one record but there are 0"):
+        frechet_mean(hollow, ball)
+    assert same(ball.manifold, frechet_mean(da.from_array(x, chunks=(700, 2, 1)), ball), plain)
+    assert same(ball.manifold, frechet_mean(whole.astype(np.float32), ball), frechet_mean(x.astype(np.float32), ball))
+
+
+@pytest.mark.parametrize("dtype", [complex, "U5", object])
+def test_blocks_that_do_not_hold_numbers_are_refused_before_they_are_read(dtype: Any) -> None:
+    ball = Ball(Euclidean(2), np.zeros(2), 1.0)
+    with pytest.raises((ValueError, TypeError), match="x"):
+        frechet_mean(da.zeros((10, 2), chunks=5).astype(dtype), ball)
+
+
+def test_the_wrong_shape_is_one_sentence() -> None:
+    ball = BALLS[0]
+    with pytest.raises(ValueError, match=r"x has shape \(4, 3\), but records of SPD\(3\) have shape \(n, 3, 3\)"):
+        frechet_mean(da.zeros((4, 3)), ball)
+
+
+def test_no_cluster_is_needed() -> None:
+    ball = BALLS[1]
+    x = records(ball, 3000)
+    assert same(ball.manifold, frechet_mean(da.from_array(x, chunks=(500, 3)), ball), frechet_mean(x, ball))
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing_and_the_charge_is_made_once(client: Any, tmp_path: Path) -> None:
+    """The second pass is under way, blocks of it done and others not, when one of the two processes is killed."""
+    ball = BALLS[1]
+    x = records(ball, 4000)
+    book = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    book.open("study", epsilon="3")
+
+    def slow(block: np.ndarray) -> np.ndarray:
+        time.sleep(0.02)
+        return block
+
+    blocks = da.from_array(x, chunks=(160, 3)).map_blocks(slow, dtype=float)
+    before = set(client.run(os.getpid).values())
+    killed: list[int] = []
+
+    def kill(iteration: int, done: int, total: int | None) -> None:
+        if iteration == 2 and done < len(x) and not killed:
+            killed.append(min(before))
+            os.kill(killed[0], signal.SIGKILL)
+
+    release = private_mean(blocks, ball, 1.0, ledger=book, dataset="study", progress=kill)
+    assert killed
+    client.wait_for_workers(2, timeout=30)
+    assert killed[0] not in client.run(os.getpid).values()
+    assert [str(charge.epsilon) for charge in book.history("study")] == ["1"]
+    assert str(book.remaining("study")) == "2"
+    assert release.charge == book.history("study")[0].id
+
+    killed.clear()
+    before = set(client.run(os.getpid).values())
+    plain = frechet_mean(x, ball)
+    result = frechet_mean(blocks, ball, progress=kill)
+    assert killed
+    assert same(ball.manifold, result, plain)
+    client.wait_for_workers(2, timeout=30)
+
+
+def test_a_block_that_cannot_be_summed_reveals_nothing_and_costs_nothing(client: Any, tmp_path: Path) -> None:
+    ball = Ball(Euclidean(2), np.zeros(2), 1.0)
+    book = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    book.open("study", epsilon="3")
+
+    def lie(block: np.ndarray) -> np.ndarray:
+        return np.array([["secret-text", "1"]] * len(block), dtype=object)
+
+    def fail(block: np.ndarray) -> np.ndarray:
+        raise ValueError(f"secret-text {block[0]}")
+
+    for function in (lie, fail):
+        blocks = da.zeros((40, 2), chunks=10).map_blocks(function, dtype=float, meta=np.empty((0, 0)))
+        for release in (
+            lambda blocks=blocks: frechet_mean(blocks, ball),
+            lambda blocks=blocks: private_mean(blocks, ball, 1.0, ledger=book, dataset="study"),
+        ):
+            with pytest.raises(RuntimeError, match="may hold data and is not shown") as failure:
+                release()
+            assert "secret-text" not in "".join(traceback.format_exception(failure.value))
+        if function is lie:  # of what fails in a function of their own, users write to Dask's log what they like
+            assert "secret-text" not in repr(client.get_worker_logs())
+    assert book.history("study") == []
+
+
+def test_no_name_of_a_task_is_made_from_a_private_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Dask names tasks by hashes of their arguments, and logs the names: the same pass twice must not get the same names
+    ball = BALLS[1]
+    x = records(ball, 2000)
+    blocks, weights = da.from_array(x, chunks=(500, 3)), np.arange(1.0, 2001.0)
+    given_names, seen, compute = {str(key) for key in blocks.__dask_graph__()}, [], geodp._dask._compute
+
+    def watched(graph: dict[Any, Any], keys: list[Any]) -> Any:
+        seen.append({str(key) for key in graph} - given_names)
+        return compute(graph, keys)
+
+    monkeypatch.setattr(geodp._dask, "_compute", watched)
+    for _ in range(2):
+        frechet_mean(blocks, ball, weights=weights)
+    assert len(seen) > 2
+    half = len(seen) // 2
+    weight_names = set.intersection(*seen[:half])
+    assert all(seen)
+    assert not (set.union(*seen[:half]) - weight_names) & set.union(*seen[half:])
+    assert not weight_names & set.union(*seen[half:])
+
+
+@pytest.mark.parametrize("blocks", [1, 16, 17, 300, 20_000])
+def test_the_tree_adds_every_block_once_and_leaves_few(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs: list[tuple[dict[Any, Any], list[Any]]] = []
+    monkeypatch.setattr(geodp._dask, "_compute", lambda graph, keys: graphs.append((graph, keys)) or iter(()))
+    x = da.zeros((blocks, 2), chunks=(1, 2))
+    list(geodp._dask._sums(geodp._dask._map_rows(geodp._dask._length, x, None)))
+    ((graph, keys),) = graphs
+    assert len(keys) <= 64
+    below, leaves = list(keys), []
+    while below:
+        key = below.pop()
+        is_sum = key[0].startswith("geodp-sum")
+        (below.extend(graph[key][1]) if is_sum else leaves.append(key))
+    assert len(leaves) == len(set(leaves)) == blocks
+
+
+def test_a_data_set_that_changes_between_counting_and_summing_is_refused(client: Any) -> None:
+    ball = BALLS[1]
+    x = da.from_array(records(ball, 1000), chunks=(100, 3)).map_blocks(
+        lambda b: b[1:], chunks=((math.nan,) * 10, (3,)), dtype=float
+    )
+    with pytest.raises(ValueError, match="990"):
+        mean_of_counted(x, ball, 1000)
+
+
+terms = st.lists(
+    st.tuples(st.floats(-1.0, 1.0), st.integers(-40, 40)).map(lambda pair: math.ldexp(*pair)), min_size=1, max_size=200
+)
+
+
+@given(terms, st.randoms(use_true_random=False))
+@settings(max_examples=200, deadline=None)
+def test_passes_add_up_to_the_exact_sum_in_any_tree(values: list[float], random: Any) -> None:
+    """Against :func:`math.fsum`: the error may be of second order only, ``(n eps)^2`` of the sum of absolute values."""
+    parts = [one_pass(value) for value in values]
+    while len(parts) > 1:
+        i = random.randrange(len(parts) - 1)
+        parts[i : i + 2] = [parts[i] + parts[i + 1]]
+    total, exact, eps = parts[0], math.fsum(values), 2.0**-53
+    allowed = 2.0 * (len(values) * eps) ** 2 * math.fsum(map(abs, values))
+    assert abs(math.fsum([float(total.log[0]), float(total.log_low[0]), -exact])) <= allowed + eps * abs(exact)
+    assert total.count == len(values)
+    assert total.square == pytest.approx(math.fsum(value**2 for value in values))
+
+
+def test_a_plain_tree_would_not_pass_that_test() -> None:
+    values = [1.0, *[2.0**-54] * 1000]
+    total = sum((one_pass(value) for value in values), start=Pass.zero(Euclidean(1)))
+    exact = math.fsum(values)
+    assert total.log[0] + total.log_low[0] == exact
+    assert sum(values) != exact
+
+
+def one_pass(value: float) -> Pass:
+    return Pass(1, np.array([value]), np.zeros(1), value**2, abs(value), np.zeros(()), 0.0)
