@@ -307,7 +307,7 @@ def test_bad_input_is_one_sentence(given: dict[str, Any], sentence: str) -> None
 
 def test_past_the_existence_of_the_law_the_sentence_names_what_works() -> None:
     with pytest.raises(
-        ValueError, match=r"there is no Laplace law of scale 2 on SPD\(3\).*the scale must be below 0\."
+        ValueError, match=r"noise of scale 2 is too wide to draw on SPD\(3\).*the scale must be below 0\."
     ) as caught:
         plan(Ball(SPD(3), np.eye(3), 1.0), 1, 1.0)
     assert "n * epsilon above" in str(caught.value)

@@ -450,7 +450,7 @@ BAD: dict[str, tuple[Any, Ball, float, type[Exception], str]] = {
     "one record alone": (NORTH[0], SPHERE, 1.0, ValueError, "x has shape"),
     "texts": (np.array([["a", "b", "c"]]), SPHERE, 1.0, TypeError, "x must hold real numbers"),
     "complex": (NORTH + 0j, SPHERE, 1.0, TypeError, "x must hold real numbers"),
-    "no law": (IDENTITIES[:2], SPD3, 1.0, ValueError, "there is no Laplace law of scale 1 on SPD"),
+    "no law": (IDENTITIES[:2], SPD3, 1.0, ValueError, "noise of scale 1 is too wide to draw on SPD"),
     "scale past the floats": (np.zeros((N, 2)), Ball(Euclidean(2), [0.0, 0.0], 1e300), 1e-20, ValueError, "scale|sigma"),
     "a law that cannot be drawn": (IDENTITIES, SPD3, 0.058, ValueError, "scale|sigma"),
     "an unread iterator": (iter([NORTH]), SPHERE, 1.0, TypeError, "an iterator, which can be read only once"),
@@ -487,7 +487,7 @@ def test_where_the_law_ends_the_sentence_says_what_would_work(monkeypatch: pytes
     """The product n * epsilon it names is enough, for the law and for the sampler, and a thousandth less is not."""
     manifold, n = SPD(10), 5
     ball, x = Ball(manifold, np.eye(10), 1.0), np.tile(np.eye(10), (5, 1, 1))
-    with pytest.raises(ValueError, match=r"there is no Laplace law of scale 0\.4 on") as caught:
+    with pytest.raises(ValueError, match=r"noise of scale 0\.4 is too wide to draw on") as caught:
         private_mean(x, ball, 1.0)
     sentence = str(caught.value)
     limit = float(re.findall(r"must be below ([\d.e+-]+\d)", sentence)[0])
@@ -501,7 +501,7 @@ def test_where_the_law_ends_the_sentence_says_what_would_work(monkeypatch: pytes
         return exact.ExactDraw(np.array(center), (), 1.0, 1, 1)
 
     monkeypatch.setattr(geodp.release.exact, "sample", only_the_public_part)
-    with pytest.raises(ValueError, match="there is no Laplace law"):
+    with pytest.raises(ValueError, match="is too wide to draw"):
         private_mean(x, ball, 0.999 * enough / n)
     assert private_mean(x, ball, 1.001 * enough / n).epsilon == pytest.approx(1.001 * enough / n)
     monkeypatch.undo()

@@ -206,7 +206,7 @@ def audit(
     r"""Attack a mechanism and bound its epsilon from below.
 
     Without ``mechanism`` and ``pair`` it attacks :func:`geodp.private_mean` with these public parameters, on neighbouring data
-    sets whose means are as far apart as one record can move them (:func:`worst_case_pair`).
+    sets whose means are about as far apart as one record can move them (:func:`worst_case_pair`).
 
     Parameters
     ----------

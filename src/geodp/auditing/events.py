@@ -94,12 +94,18 @@ def _entries(manifold: Manifold) -> int:
 
 
 def _without_errors(feature: Feature, y: Array) -> Array:
-    """The values of a feature, minus infinity where it is not defined."""
+    """The values of a feature, minus infinity where it is not defined.
+
+    What one output gets does not depend on the others: hits that come in clusters are not binomial.
+    """
     try:
         with np.errstate(all="ignore"):
             values = np.asarray(feature(y), dtype=np.float64)
     except np.linalg.LinAlgError:
-        return np.full(len(y), -np.inf)
+        if len(y) == 1:
+            return np.full(1, -np.inf)
+        half = len(y) // 2
+        return np.concatenate([_without_errors(feature, y[:half]), _without_errors(feature, y[half:])])
     return np.where(np.isnan(values), -np.inf, values)
 
 

@@ -1,4 +1,4 @@
-"""Neighbouring data sets whose means are as far apart as one record can move them."""
+"""Neighbouring data sets whose means are about as far apart as one record can move them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from geodp.manifolds.manifold import whole_number
 
 
 def worst_case_pair(ball: Ball, n: int) -> tuple[Array, Array]:
-    r"""Two data sets of ``n`` records in the ball that differ in the last one and nearly attain the sharp sensitivity.
+    r"""Two data sets of ``n`` records in the ball that differ in the last one and, for large ``n``, attain the sharp sensitivity.
 
     Without positive curvature all records but the last are the centre and the last moves from one end of a diameter of the
     ball to the other: all is on one geodesic, where the mean is that of numbers, and the means are exactly ``2 r/n`` apart.
     With curvature ``kappa > 0`` the others are shared out over the two ends of a diameter and the last moves along a second
     one, orthogonal to it in a plane of sectional curvature ``kappa``. In that plane the far records hold the mean only
-    weakly: it moves by ``2 tan(sqrt(kappa) r)/(sqrt(kappa) n)`` as ``n`` grows.
+    weakly: it moves by ``2 tan(sqrt(kappa) r)/(sqrt(kappa) n)`` as ``n`` grows. (With few records and a radius close to the
+    largest it moves less, down to half of the bound.)
 
     >>> import numpy as np
     >>> from geodp import SPD, Sphere, frechet_mean, sensitivity
@@ -38,7 +39,7 @@ def worst_case_pair(ball: Ball, n: int) -> tuple[Array, Array]:
     if manifold.curvature > 0.0:
         half = (n - 1) // 2
         first[:half] = _reached(ball, axes[0])
-        first[half : 2 * half] = _reached(ball, -axes[0])
+        first[half:] = _reached(ball, -axes[0])
     second = first.copy()
     first[-1], second[-1] = _reached(ball, axes[-1]), _reached(ball, -axes[-1])
     return first, second

@@ -18,8 +18,9 @@ coordinates). All manifolds of the library are homogeneous and the law is not tr
 ``sigma`` is rounded up.
 
 *Conditions checked here*: epsilon is positive and finite, the radius is admissible (by the ball), ``n >= 1``, and ``sigma`` is
-below the inverse of the volume entropy, without which there is no such law; and float64 resolves the ball: ``tolerance`` is
-small against the radius, which is not so close to the largest one that a mean could take very many passes.
+far enough below the inverse of the volume entropy, at which the law ceases to exist, that it can be drawn; and float64 resolves
+the ball: ``tolerance`` is small against the radius, which is not so close to the largest one that a mean could take very
+many passes.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Cal
     if scale >= limit:
         enough = epsilon * (scale / limit)
         raise ValueError(
-            f"there is no Laplace law of scale {scale:.6g} on {ball.manifold} to draw from: the scale must be below {limit:.6g}. "
+            f"noise of scale {scale:.6g} is too wide to draw on {ball.manifold}: the scale must be below {limit:.6g}. "
             f"Enough would be an epsilon above {enough:.6g} with n = {n}, or n * epsilon above {n * enough:.6g} with this ball"
         )
     if not exact.is_drawable(ball.manifold, scale):
