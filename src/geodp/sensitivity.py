@@ -27,8 +27,8 @@ def sensitivity(ball: Ball, n: int, bound: Bound = "sharp") -> float:
     The mean then moves with velocity ``H^{-1}(log x' - log x)/n``, where ``H`` is the Hessian of half the mean squared
     distance. Because the mean is a critical point, the comparison of triangles with those on the sphere bounds ``H`` from
     below and the range of ``log`` from above, and the product of the two bounds is ``2 tan(sqrt(kappa) r)/sqrt(kappa)``.
-    No smaller constant holds on a space that contains a totally geodesic sphere of curvature ``kappa``. The full proof is
-    in ``docs/sensitivity.md``.
+    No smaller constant holds on a space that has an immersed totally geodesic surface of constant curvature ``kappa``. The
+    full proof is in ``docs/sensitivity.md``.
 
     ``bound="reimherr2021"``. Theorem 2 of Reimherr, Bharath and Soto (2021): ``2 r (2 - h)/(n h)`` with
     ``h = 2 r sqrt(kappa) cot(2 r sqrt(kappa))``, or 1 if ``kappa <= 0``. It needs the smaller radius

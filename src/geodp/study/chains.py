@@ -137,9 +137,10 @@ def notes(tables: Tables) -> list[str]:
 EXPERIMENT = Experiment(
     name="chains",
     title="The paper's Markov chains against exact draws",
-    about="The paper samples its noise with Metropolis chains of 10,000 steps. Their error and time a draw, as n grows, "
-    "against the exact "
-    "sampler of the library.",
+    about="The supplement describes a Metropolis chain of 10,000 steps for the sphere; the published program "
+    "(github.com/otosjc/DifferentialPrivacyManifolds) walks one for SPD(2), and for the sphere it has a rejection sampler as "
+    "well. Error and time a draw of the two chains, as n grows, against the exact sampler of the library. The paper stops at "
+    "n = 500.",
     how="SPD(2): scale 4r/n as published, r = 1.5, independent chains of the published program. S^2: scale 1.0265/n (the "
     "empirical bound), "
     "chains of the supplement, which start at the centre with steps of length sigma projected to the tangent plane; as "
