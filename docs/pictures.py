@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 import geodp
+from geodp.auditing import worst_case_pair
 from geodp.manifolds._functions import Array
 from geodp.noise import exact
 from geodp.plots import BLUE, GREEN, GREY, ORANGE, ellipsoids, error_against_n
@@ -339,17 +340,13 @@ def sensitivity_curves() -> None:
     axes.set(
         xlabel="radius of the ball", ylabel="n times the sensitivity", ylim=(0.0, 8.0), title="How far one record moves the mean"
     )
-    _finish(figure, axes, "sensitivity.png")
+    _finish(figure, axes, "sensitivity.png", loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False)
 
 
 def _worst_case(r: float) -> tuple[float, float]:
-    """Half of the others at either end of a diameter, and one record that jumps along the diameter across it."""
-    sphere, north, n = geodp.Sphere(2), np.array([0.0, 0.0, 1.0]), 200
-    ball = geodp.Ball(sphere, north, r)
-    ends = sphere.exp(north, sphere.tangent(north, r * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])))
-    others = np.repeat(ends[:2], (n - 1) // 2 + 1, axis=0)[: n - 1]
-    means = [geodp.frechet_mean(np.vstack([others, end]), ball).point for end in ends[2:]]
-    return r, n * float(sphere.dist(*means))
+    ball, n = geodp.Ball(geodp.Sphere(2), [0.0, 0.0, 1.0], r), 200
+    means = [geodp.frechet_mean(x, ball).point for x in worst_case_pair(ball, n)]
+    return r, n * float(ball.manifold.dist(*means))
 
 
 def acceptance() -> None:
@@ -439,9 +436,9 @@ def _figure(width: float = 6.8, height: float = 4.3) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def _finish(figure: Figure, axes: Axes, name: str) -> None:
+def _finish(figure: Figure, axes: Axes, name: str, **legend: Any) -> None:
     axes.grid(True, which="both", alpha=0.25)
-    axes.legend(fontsize=9)
+    axes.legend(fontsize=9, **legend)
     figure.savefig(IMAGES / name, dpi=130)
 
 
