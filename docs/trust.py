@@ -27,11 +27,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # cores are shared out here
 
-from broken import BATTERY  # noqa: E402  (it is in the folder of the tests)
-from cases import MANIFOLDS  # noqa: E402
+from broken import BATTERY  # noqa: E402 - in the folder of the tests, put on the path above
+from cases import MANIFOLDS  # noqa: E402 - likewise
 
-from geodp import SPD, Ball, Manifold, Sphere, audit  # noqa: E402
-from geodp.auditing import DRAWS, AuditResult  # noqa: E402
+from geodp import SPD, Ball, Manifold, Sphere, audit  # noqa: E402 - loads linear algebra, whose threads are set above
+from geodp.auditing import DRAWS, AuditResult  # noqa: E402 - likewise
 
 SEED = 2021
 EPSILONS = (0.1, 1.0, 5.0)

@@ -167,4 +167,4 @@ def test_draws_are_one_a_mean_and_follow_the_seed() -> None:
 def test_bad_input_gets_a_sentence(ball: Ball, more: dict[str, object], words: str) -> None:
     arguments: dict[str, object] = {"n": 10, "epsilon": 1.0, **more}
     with pytest.raises(ValueError, match=words):
-        AmbientLaplace(ball, **arguments)  # type: ignore[arg-type]
+        AmbientLaplace(ball, **arguments)

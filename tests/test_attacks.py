@@ -455,7 +455,7 @@ def test_an_erased_charge_leaves_a_gap_in_the_numbers(book: Ledger, tmp_path: Pa
 def draw_once(_: object = None) -> tuple[float, ...]:
     """A release after the seeds of all generators a program may have were set."""
     random.seed(1)
-    np.random.seed(1)  # noqa: NPY002
+    np.random.seed(1)  # noqa: NPY002 - the global state that must not reach the noise
     return tuple(private_mean(np.tile([0.0, 0.0, 1.0], (30, 1)), CAP, 1.0).value.tolist())
 
 

@@ -247,7 +247,7 @@ def test_the_same_mechanism_without_the_fault_is_acquitted(case: Case) -> None:
 @pytest.mark.parametrize("path", ["float", "exact"])
 def test_sabotage_of_the_release_itself_is_convicted(path: mechanisms.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def sabotaged(*args: object) -> object:
-        whole = calibrate(*args)  # type: ignore[arg-type]
+        whole = calibrate(*args)
         return type("Half", (), {"scale": 0.3 * whole.scale})
 
     monkeypatch.setattr(mechanisms, "calibrate", sabotaged)
@@ -434,13 +434,13 @@ MISTAKES = [
 @pytest.mark.parametrize(("arguments", "kind", "sentence"), MISTAKES, ids=[mistake[2] for mistake in MISTAKES])
 def test_a_mistake_gets_one_sentence(arguments: dict[str, object], kind: type[Exception], sentence: str) -> None:
     with pytest.raises(kind, match=sentence) as caught:
-        audit(CAP.ball, **{"draws": 2000, **arguments})  # type: ignore[arg-type]
+        audit(CAP.ball, **{"draws": 2000, **arguments})
     assert "\n" not in str(caught.value)
 
 
 def test_a_ball_is_needed() -> None:
     with pytest.raises(TypeError, match=r"must be a geodp\.Ball but is of type Sphere"):
-        audit(Sphere(2), 10, 1.0)  # type: ignore[arg-type]
+        audit(Sphere(2), 10, 1.0)
 
 
 def test_the_public_name_is_the_function_whatever_was_imported_before() -> None:

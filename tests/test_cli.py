@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 import typer
 from cases import random_points
+from permissions import unprivileged
 from scipy.spatial.transform import Rotation
 from typer.testing import CliRunner
 
@@ -478,19 +479,6 @@ def test_a_ledger_of_a_newer_version_is_one_sentence(here: Path, url: str) -> No
         assert "was written by a newer geodp" in fails(*command, "--ledger", url)
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
         assert file.execute("SELECT count(*) FROM geodp_charge").fetchone() == (0,)
-
-
-@contextmanager
-def unprivileged() -> Iterator[None]:
-    """As a user whom file permissions bind: root may write to read-only files."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions work differently here")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import pickle
 import sqlite3
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_UP, Context, Decimal, localcontext
 from fractions import Fraction
@@ -22,6 +20,7 @@ import postgres
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from permissions import unprivileged
 from sqlalchemy import event
 
 from geodp.ledger import SCHEMA_VERSION, BudgetExhausted, Ledger, LedgerError, LedgerLocked, exact_epsilon
@@ -448,19 +447,6 @@ def test_a_path_where_no_file_can_be_is_refused(tmp_path: Path, place: str) -> N
     with pytest.raises(LedgerError, match="cannot be opened: its folder must exist") as caught:
         Ledger(f"sqlite:///{tmp_path / place}").open("scans", 1)
     in_one_sentence(caught.value)
-
-
-@contextmanager
-def unprivileged() -> Iterator[None]:
-    """As a user whom file permissions bind: root may write to read-only files."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 @pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o444, 0o755), (0o666, 0o555)], ids=["file", "folder"])

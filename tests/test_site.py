@@ -223,7 +223,7 @@ def test_the_explorer_refuses_where_there_is_no_law_and_says_what_is_enough(site
     manifold, radius, n, epsilon = public_numbers(page)
     with pytest.raises(ValueError, match="n \\* epsilon above") as refusal:
         planned(manifold, radius, n, epsilon)
-    enough = [float(re.search(r"n \* epsilon above ([\d.]+\d)", text)[1]) for text in (message, str(refusal.value))]  # type: ignore[index]
+    enough = [float(re.search(r"n \* epsilon above ([\d.]+\d)", text)[1]) for text in (message, str(refusal.value))]
     assert enough[0] == float(f"{enough[1]:.4g}")
     assert shown(page)["expected"] == "none"
 
