@@ -169,7 +169,7 @@ def test_the_extra_for_the_site_is_declared() -> None:
 
 
 def test_every_picture_of_a_page_is_drawn_by_code_and_every_guide_ends_with_one() -> None:
-    drawn = set(re.findall(r'IMAGES / "([\w.]+)"|_finish\(figure, axes, "([\w.]+)"\)', (DOCS / "pictures.py").read_text()))
+    drawn = set(re.findall(r'IMAGES / "([\w.]+)"|_finish\(figure, axes, "([\w.]+)"[,)]', (DOCS / "pictures.py").read_text()))
     names = {first or second for first, second in drawn}
     assert names == {picture.name for picture in (DOCS / "images").iterdir()}
     shown = {Path(target).name for page in PAGES for target in re.findall(r"!\[[^]]*\]\(([^)]*images/[^)]*)\)", page.read_text())}
