@@ -134,8 +134,12 @@ class SPD(_PositiveDefinite):
         return 4.0 * (self.k + 4) * EPSILON * condition * (spread if spread < 1e4 else 1e4 + 2.0 * spread)
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        growth = math.exp(min(math.sqrt(2.0) * radius, 300.0))
-        return 4.0 * (self.k + 4) * EPSILON * _condition(center) * growth * (min(growth**2, 1e4) + 3.0)
+        # Conditions grow by at most exp(sqrt(2) radius) from the centre to p and q. The largest eigenvalue of q over the
+        # smallest of p bounds the rounding of the whitened matrix, the inverse of its smallest eigenvalue what the logarithm
+        # makes of it, and that is at most the largest eigenvalue of p over the smallest of q: together, the condition of p
+        # times that of q. Or else the condition of p times the spread, as above.
+        growth, condition = math.exp(min(math.sqrt(2.0) * radius, 300.0)), _condition(center)
+        return 4.0 * (self.k + 4) * EPSILON * condition * growth * (min(condition * growth, growth**2, 1e4) + 3.0)
 
 
 @final
