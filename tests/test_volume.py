@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.optimize import minimize
 
-from geodp import SPD, Euclidean, Grassmann, Hyperbolic, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
+from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
+from geodp.noise.volume import _mean_volume, mean_volume
 from geodp.testing import log_jacobian
 
 
@@ -249,3 +250,24 @@ def test_volume_on_positive_definite_matrices_grows_fastest_along_equally_spaced
 @pytest.mark.parametrize("manifold", [Sphere(3), Rotations(4), Grassmann(2, 5), PlanarShapes(4)], ids=repr)
 def test_compact_spaces_have_no_volume_entropy(manifold):
     assert manifold.volume_entropy == 0.0
+
+
+# ---------------------------------------------------------------------------------------------- its mean over directions
+
+
+@pytest.mark.parametrize("manifold", [SPD(6), SPD(9), Grassmann(5, 11), Grassmann(5, 10), Rotations(10), Rotations(11)], ids=repr)
+def test_the_mean_along_fixed_directions_is_that_of_the_density_in_them(manifold):
+    """From roots or from the manifold's own density, whose directions are the same: they differ by interpolation alone."""
+    reach = 4.0
+    fast, slow = _mean_volume(manifold, reach), _mean_volume.dispatch(Manifold)(manifold, reach)
+    radii = np.linspace(0.05, 0.95, 7) * min(reach, manifold.injectivity_radius)
+    assert_allclose(np.exp(fast.log_mean(radii) - slow.log_mean(radii)), 1.0, rtol=1e-9)
+    assert_allclose(fast.relative_error(radii), slow.relative_error(radii), rtol=1e-6, atol=1e-9)
+    assert np.abs(fast.log_mean(radii)).max() > 0.1
+
+
+def test_the_mean_volume_of_a_shorter_reach_is_part_of_that_of_a_longer_one():
+    manifold, radii = SPD(4), np.array([0.001, 0.01, 0.1, 0.2])
+    short, long = mean_volume(manifold, 0.2), mean_volume(manifold, 3.0)
+    assert short is mean_volume(manifold, 0.001)
+    assert_allclose(short.log_mean(radii), long.log_mean(radii), atol=1e-11)

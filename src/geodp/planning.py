@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from scipy.optimize import brentq
+from scipy.special import gammaincinv
 
 from geodp.ball import Ball
 from geodp.manifolds.manifold import real_number
@@ -145,16 +147,23 @@ def _scale_for(ball: Ball, error: float, quantile: float | None) -> float:
         raise ValueError(f"the error to reach must be positive and finite but is {error}")
     manifold = ball.manifold
 
+    @cache
     def excess(log_scale: float) -> float:
         law = Laplace(manifold, math.exp(log_scale))
         reached = law.mean_radius() if quantile is None else float(law.radius_quantile(quantile))
         return math.log(reached / error)
 
-    low = math.log(error / (100.0 * manifold.dim))
-    limit = 0.9 * exact.largest_scale(manifold) * (1.0 - 1e-12)
-    high = math.log(min(limit, 100.0 * error, 1e3 * manifold.diameter))
-    if high <= low or excess(high) <= 0.0:
-        return math.exp(high)
+    # wide noise takes long to compute with, so the search starts from the answer in a flat space
+    flat = float(manifold.dim if quantile is None else gammaincinv(manifold.dim, quantile))
+    most = math.log(min(0.9 * exact.largest_scale(manifold) * (1.0 - 1e-12), 100.0 * error, 1e3 * manifold.diameter))
+    low = high = min(math.log(error / flat), most)
+    step = 0.2
+    while excess(low) > 0.0:
+        high, low, step = low, low - step, 2.0 * step
+    while excess(high) <= 0.0:
+        if high == most:
+            return math.exp(most)
+        low, high, step = high, min(high + step, most), 2.0 * step
     return math.exp(brentq(excess, low, high, xtol=1e-11))
 
 

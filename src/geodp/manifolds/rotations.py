@@ -91,16 +91,16 @@ class Rotations(CompactManifold):
         return 0.5 * np.einsum("...ij,...ij->...", u, v) + np.zeros(p.shape[:-2])
 
     def raw_log_volume_density(self, p: Array, v: Array) -> Array:
-        angles = self._angles(p, v)
+        angles = self.raw_angles(p, v)
         i, j = np.triu_indices(self.rank, 1)
         pairs = log_sinc(0.5 * (angles[..., i] - angles[..., j])) + log_sinc(0.5 * (angles[..., i] + angles[..., j]))
         singles = log_sinc(0.5 * angles) if self.n % 2 else np.zeros_like(angles)
         return 2.0 * (pairs.sum(axis=-1) + singles.sum(axis=-1))
 
     def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
-        return self._angles(p, v)[..., 0] < math.pi
+        return self.raw_angles(p, v)[..., 0] < math.pi
 
-    def _angles(self, p: Array, v: Array) -> Array:
+    def raw_angles(self, p: Array, v: Array) -> Array:
         """The rotation angles of ``exp(p, v)`` relative to ``p``, unwrapped and descending: ``n//2`` of them."""
         a = _skew(transpose(p) @ v)
         if self.n == 3:

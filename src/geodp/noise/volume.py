@@ -6,8 +6,9 @@ Everything about the law of the radius follows from the mean, over all direction
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, singledispatch
+from functools import lru_cache, partial, singledispatch
 from typing import final
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.polynomial import legendre
 
 from geodp.manifolds import SPD, Grassmann, Manifold, Product, Rotations
 from geodp.manifolds._functions import Array, log_sinc, log_sinhc
+from geodp.manifolds._small_eigen import eigvalsh
 from geodp.noise.comparison import is_isotropic, log_envelope
 from geodp.noise.radial import Function, Piecewise, log_power
 
@@ -38,7 +40,6 @@ class MeanVolume:
     kinks: tuple[float, ...] = ()
 
 
-@singledispatch
 def mean_volume(manifold: Manifold, reach: float) -> MeanVolume:
     """The mean volume density of a manifold at radii up to ``reach``.
 
@@ -49,57 +50,71 @@ def mean_volume(manifold: Manifold, reach: float) -> MeanVolume:
     all others                             mean over fixed pseudo-random directions, with its standard error
     =====================================  ==========================================================================
     """
-    return _without_roots(manifold, reach)
+    # laws of all small scales share one, and those of similar scales: a plan tries many
+    return _remembered(manifold, max(2.0 ** math.ceil(math.log2(reach)), 0.25))
 
 
-@mean_volume.register
+@lru_cache(maxsize=64)
+def _remembered(manifold: Manifold, reach: float) -> MeanVolume:
+    return _isotropic(manifold) if is_isotropic(manifold) else _mean_volume(manifold, reach)
+
+
+@singledispatch
+def _mean_volume(manifold: Manifold, reach: float) -> MeanVolume:
+    """For a manifold of which only the contract is known."""
+    directions = _directions(manifold)
+
+    def log_density(radius: float) -> Array:
+        vectors = radius * directions
+        inside = radius < manifold.injectivity_radius or manifold.raw_inside_cut_locus(manifold.origin, vectors)
+        return np.where(inside, manifold.raw_log_volume_density(manifold.origin, vectors), -np.inf)
+
+    return _sampled(manifold, log_density, reach)
+
+
+@_mean_volume.register
 def _(manifold: SPD, reach: float) -> MeanVolume:
     k = manifold.k
-    if not 2 <= k <= 5:
-        return _without_roots(manifold, reach)
     # a line, the logarithm of the determinant, times the matrices of determinant one
     i, j = np.triu_indices(k, 1)
     roots = 0.5 * (np.eye(k)[i] - np.eye(k)[j])[:, :-1]
     chamber = _Chamber(roots, np.ones(len(roots)), -1, np.eye(k - 1) - 1.0 / k, math.inf)
+    if k > 5:
+        values = eigvalsh(_directions(manifold))[:, ::-1]
+        return _sampled(manifold, chamber.along(values[:, :-1] - values[:, -1:]), reach)
     unimodular = _interpolated(chamber.mean_volume(), partial(log_envelope, manifold), reach)
     return _interpolated(_convolved(unimodular, _flat(1)), partial(log_envelope, manifold), reach)
 
 
-@mean_volume.register
+@_mean_volume.register
 def _(manifold: Grassmann, reach: float) -> MeanVolume:
     p = manifold.p
-    if not 2 <= p <= 4:
-        return _without_roots(manifold, reach)
     multiplicities = np.append(np.ones(p * (p - 1)), np.full(p, manifold.m - 2.0 * p))
     chamber = _Chamber(_signed_roots(p), multiplicities, 1, np.eye(p), math.pi / 2.0)
+    if p > 4:
+        angles = np.asarray(np.linalg.svd(_directions(manifold), compute_uv=False), dtype=np.float64)
+        return _sampled(manifold, chamber.along(angles), reach)
     return _interpolated(chamber.mean_volume(), partial(log_envelope, manifold), reach)
 
 
-@mean_volume.register
+@_mean_volume.register
 def _(manifold: Rotations, reach: float) -> MeanVolume:
     q = manifold.rank
-    if not 2 <= q <= 4:
-        return _without_roots(manifold, reach)
     multiplicities = np.append(np.full(q * (q - 1), 2.0), np.full(q, 2.0 * (manifold.n % 2)))
     chamber = _Chamber(0.5 * _signed_roots(q), multiplicities, 1, np.eye(q), math.pi)
+    if q > 4:
+        return _sampled(manifold, chamber.along(manifold.raw_angles(manifold.origin, _directions(manifold))), reach)
     return _interpolated(chamber.mean_volume(), partial(log_envelope, manifold), reach)
 
 
-@mean_volume.register
+@_mean_volume.register
 def _(manifold: Product, reach: float) -> MeanVolume:
-    if is_isotropic(manifold) and len(manifold.factors) > 1:
-        return _isotropic(manifold)
     done = mean_volume(manifold.factors[0], reach)
     for count in range(2, len(manifold.factors) + 1):
         part = Product(*manifold.factors[:count])
         both = _convolved(done, mean_volume(part.factors[-1], reach))
         done = _interpolated(both, partial(log_envelope, part), reach)
     return done
-
-
-def _without_roots(manifold: Manifold, reach: float) -> MeanVolume:
-    """For a manifold of which only the contract is known, or whose chamber has too many dimensions for quadrature."""
-    return _isotropic(manifold) if is_isotropic(manifold) else _sampled(manifold, reach)
 
 
 def _exact(radius: Array) -> Array:
@@ -118,29 +133,34 @@ def _isotropic(manifold: Manifold) -> MeanVolume:
     return MeanVolume(manifold.dim, manifold.diameter, log_mean, _exact, kinks)
 
 
-def _sampled(manifold: Manifold, reach: float) -> MeanVolume:
-    """The mean over directions drawn once with a fixed seed, so that it is a function of the manifold alone."""
-    count = max((1 << 17) // manifold.dim, 256)
+def _directions(manifold: Manifold) -> Array:
+    """Directions at the origin drawn with a fixed seed, so that they are a function of the manifold alone."""
     rng = np.random.default_rng(0)
-    coordinates = rng.standard_normal((count, manifold.dim))
+    coordinates = rng.standard_normal((max((1 << 17) // manifold.dim, 256), manifold.dim))
     coordinates /= np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
-    directions = manifold.raw_tangent(manifold.origin, coordinates)
+    return manifold.raw_tangent(manifold.origin, coordinates)
 
-    def quotients(radius: float) -> Array:
-        vectors = radius * directions
-        log_density = manifold.raw_log_volume_density(manifold.origin, vectors)
-        inside = radius < manifold.injectivity_radius or manifold.raw_inside_cut_locus(manifold.origin, vectors)
-        return np.where(inside, np.exp(log_density - log_envelope(manifold, np.asarray(radius))), 0.0)
+
+def _sampled(manifold: Manifold, log_density: Callable[[float], Array], reach: float) -> MeanVolume:
+    """The mean over fixed directions, from ``log J`` along each of them at a radius: minus infinity past the cut locus."""
+
+    def moments(radius: Array) -> tuple[Array, Array]:
+        """The mean of ``J`` in units of the envelope, and its relative standard error."""
+        means, errors = np.empty(radius.size), np.empty(radius.size)
+        for k, (s, scale) in enumerate(zip(radius.ravel(), log_envelope(manifold, radius.ravel()), strict=True)):
+            quotients = np.exp(log_density(float(s)) - scale)
+            means[k] = quotients.mean()
+            errors[k] = quotients.std(ddof=1) / math.sqrt(len(quotients)) / max(means[k], 1e-300)
+        return means.reshape(radius.shape), errors.reshape(radius.shape)
 
     def log_mean(radius: Array) -> Array:
-        means = np.array([quotients(float(s)).mean() for s in radius.ravel()]).reshape(radius.shape)
         with np.errstate(divide="ignore"):
-            return np.log(means) + log_envelope(manifold, radius)
+            return np.log(moments(radius)[0]) + log_envelope(manifold, radius)
 
     def relative_error(radius: Array) -> Array:
-        samples = np.array([quotients(float(s)) for s in radius.ravel()])
-        return (samples.std(axis=1, ddof=1) / math.sqrt(count) / np.maximum(samples.mean(axis=1), 1e-300)).reshape(radius.shape)
+        return moments(radius)[1]
 
+    count = len(log_density(0.0))
     # every direction leaves the cut locus at a radius of its own: following those jumps would be following the noise
     volume = MeanVolume(manifold.dim, manifold.diameter, log_mean, relative_error)
     return _interpolated(volume, partial(log_envelope, manifold), reach, tolerance=0.05 / math.sqrt(count))
@@ -265,6 +285,16 @@ class _Chamber:
         kinks = tuple(self.limit * math.sqrt(k) for k in range(1, self.rank + 1)) if math.isfinite(self.limit) else ()
         diameter = self.limit * math.sqrt(self.rank)
         return MeanVolume(self.dim, diameter, partial(self.log_mean, order=fine), relative_error, kinks)
+
+    def along(self, directions: Array) -> Callable[[float], Array]:
+        """``log J`` along given directions ``b``, one a row, as a function of the radius."""
+        used = self.multiplicities > 0.0
+        values, log_sn = directions @ self.roots[used].T, log_sinc if self.sign > 0 else log_sinhc
+
+        def log_density(radius: float) -> Array:
+            return np.where(radius * directions[:, 0] < self.limit, log_sn(radius * values) @ self.multiplicities[used], -np.inf)
+
+        return log_density
 
     def log_mean(self, radius: Array, order: int) -> Array:
         log_flat = self._log_integral(np.zeros(1), order)
