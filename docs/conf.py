@@ -42,6 +42,7 @@ myst_url_schemes = ["http", "https", "mailto"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_type_aliases = {"ArrayLike": "ArrayLike"}  # else numpy's whole definition of it is shown
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 add_module_names = False
@@ -56,6 +57,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_show_sourcelink = False
+html_show_search_summary = False  # excerpts are fetched, which browsers refuse for pages opened as files
 html_copy_source = False
 html_permalinks_icon = "#"
 html_theme_options = {

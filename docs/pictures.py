@@ -276,7 +276,13 @@ def budget() -> None:
             hatch="//" if refused else None,
         )
         axes.text(
-            spent + epsilon / 2.0, 0.0, f"{name}\n{epsilon:g}", ha="center", va="center", color=ORANGE if refused else "white"
+            spent + epsilon / 2.0,
+            0.0,
+            f"{name}\n{epsilon:g}",
+            ha="center",
+            va="center",
+            color=ORANGE if refused else "white",
+            bbox={"facecolor": "white", "edgecolor": "none"} if refused else None,
         )
         spent += 0.0 if refused else epsilon
     axes.axvline(2.0, color="black", linewidth=2)

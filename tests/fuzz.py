@@ -48,7 +48,8 @@ from cases import MANIFOLDS, random_points
 from test_no_leaks import NUMBERS, SECRET, is_silent
 
 from geodp import Ball, Gaussian, Laplace, Ledger, Manifold, Release, frechet_mean, plan, private_mean, sensitivity
-from geodp.files import _FORMS, layouts, parse_center, parse_manifold, read_records
+from geodp.files import layouts, parse_center, parse_manifold, read_records
+from geodp.files.naming import FORMS
 
 __all__ = ["SECRET", "SURFACES", "run"]
 
@@ -470,7 +471,7 @@ def check_public_numbers(case: tuple[Manifold, Any, Any, Any, Any, Any, Any]) ->
 
 # ---------------------------------------------------------------------- texts
 
-_names = st.sampled_from([form.partition("(")[0] for form in _FORMS.values()])
+_names = st.sampled_from([form.partition("(")[0] for form in FORMS.values()])
 _sizes = st.sampled_from(["0", "1", "2", "3", "4", "7", "-1", "2.5", "1e3", "nan", "10**9", "999999999999", "1_0", "0x10", "'2'"])
 _arguments = st.lists(_sizes | st.sampled_from(["k=2", "curvature=4", "*x", "**x", "x for x in y", "[1]"]), max_size=3)
 _flat = st.builds(lambda name, arguments: f"{name}({', '.join(arguments)})", _names, _arguments)
@@ -850,6 +851,7 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     "epsilon": st.sampled_from(["2"] * 6 + ["0", "-1", "nan", "inf", "1e-300", "1e300", "x", "0.1", "1e10"]),
     "center": st.sampled_from(["origin"] * 4 + ["secret.npy", "good.csv", "[0, 0, 1]"])
     | center_texts.filter(lambda text: len(text) < 500),
+    "columns": st.sampled_from(["0,1,2"] * 4 + ["2, 1, 0", "0", "0,0,0", "9", "-1", "x, y, z", "", ","]),
     "layout": _layout_names,
     "bound": st.sampled_from(["sharp", "sharp", "reimherr2021", "blunt", ""]),
     "ledger": st.sampled_from(["sqlite:///cli.db"] * 4) | ledger_urls,

@@ -5,6 +5,7 @@ The only random numbers that are not seeded are those of exact releases, of whic
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ from typer.testing import CliRunner
 
 import geodp.release
 from geodp import SPD, Ball, Ledger, Manifold, Release, Rotations, Sphere, private_mean
-from geodp.cli import app
+from geodp.cli import DEFAULT_LEDGER, MANIFOLDS, app
+from geodp.files.naming import FORMS
 from geodp.manifolds._functions import Array
 
 pandas = pytest.importorskip("pandas", reason="pandas writes the files of these tests")
@@ -190,6 +192,24 @@ def test_arrays_of_matrices_and_other_separators_are_read_too(tmp_path: Path) ->
         result = run("mean", path, "-m", "SPD(3)", "-r", radius, "-e", 2, "--json")
         assert result.exit_code == 0, (path.name, result.stderr)
         np.testing.assert_allclose(Release.from_json(result.stdout).value, expected.value, atol=1e-9, err_msg=path.name)
+
+
+@pytest.mark.usefixtures("simulated")
+@pytest.mark.parametrize(("names", "columns"), [("id,lat,lon", "lat, lon"), ("id,lat,lon", "1,2"), ("lon,lat,id", "lat,lon")])
+def test_columns_that_are_no_part_of_the_records_are_left_out(names: str, columns: str, tmp_path: Path) -> None:
+    degrees = {"id": np.arange(60.0), "lat": np.linspace(70.0, 89.0, 60), "lon": np.linspace(0.0, 90.0, 60)}
+    path = tmp_path / "places.csv"
+    pandas.DataFrame({name: degrees[name] for name in names.split(",")}).to_csv(path, index=False)
+    command = ("mean", path, "-m", "Sphere(2)", "-r", 0.5, "-e", 2, "--json")
+    assert "choose those of the layout latlon" in fails(*command)
+    release = Release.from_json(run(*command, "--columns", columns).stdout)
+    lat, lon = np.deg2rad(degrees["lat"]), np.deg2rad(degrees["lon"])
+    records = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
+    expected = private_mean(records, Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), 2.0, simulate=np.random.default_rng(0))
+    np.testing.assert_allclose(release.value, expected.value, rtol=0.0, atol=1e-9)
+    inside = run("check", path, *SPHERE, "--columns", columns)
+    assert re.search(r"not points +│ 0", inside.stdout)
+    assert "no single one called 'place'" in fails(*command, "--columns", "place")
 
 
 @pytest.mark.usefixtures("simulated")
@@ -510,7 +530,8 @@ def test_a_read_only_ledger_is_one_sentence() -> None:
         (["-n", 10, "--error", 0.1, "--quantile", 2], "lies between 0 and 1"),
         (["-n", 10, "-e", 1, "--bound", "blunt"], "sharp, reimherr2021"),
         (["-n", 10, "-e", 1, "--plot", "plan.docx"], "docx"),
-        (["-n", 10, "-e", 1, "--plot", "no/where/plan.png"], "No such file or directory"),
+        (["-n", 10, "-e", 1, "--plot", "no/where/plan.png"], "cannot write to the directory of no/where/plan.png"),
+        (["-n", 10, "-e", 1, "--plot", "plan"], "must end in .png, .svg or .pdf"),
         (["-n", 10**400, "-e", 1], "records"),
         (["-n", 10, "-e", 1e-320], "scale|sigma|epsilon"),
     ],
@@ -565,11 +586,86 @@ def test_a_release_is_not_lost_when_its_file_cannot_be_written(here: Path, url: 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "release.json")
 
-    monkeypatch.setattr("geodp.cli._write_whole", full)
+    monkeypatch.setattr("geodp.cli.write_whole", full)
     result = run(*mean(here / "x.npy"), "--json", "--out", here / "r.json", "--ledger", url, "--dataset", "d")
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr
     assert json.loads(result.stdout)["charge"] == Ledger(url).history("d")[0].id
+
+
+def piped(arguments: list[object], **how: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "geodp.cli", *map(str, arguments)]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60, check=False, **how)
+
+
+@contextmanager
+def broken_pipe() -> Iterator[int]:
+    """A pipe that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        yield writing
+    finally:
+        os.close(writing)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_release_is_not_lost_when_nobody_reads_the_screen(unbuffered: str, here: Path) -> None:
+    """By then the budget is spent: the file must be there."""
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    with broken_pipe() as pipe:
+        done = piped([*mean(here / "x.npy"), "--out", here / "r.json"], stdout=pipe, env=environment)
+    assert (done.returncode, done.stderr) == (2, "error: Broken pipe\n")
+    assert Release.from_json((here / "r.json").read_text()).n == 100
+
+
+@pytest.mark.parametrize("command", [["layouts"], ["check", "x.npy", *SPHERE], ["plan", *SPHERE, "-n", 10, "-e", 1]], ids=str)
+def test_a_pipe_that_nobody_reads_is_one_sentence_and_no_verdict(command: list[object], here: Path) -> None:
+    """Exit code 1 would say that a claim is refuted."""
+    with broken_pipe() as pipe:
+        done = piped(command, stdout=pipe, cwd=here)
+    assert (done.returncode, done.stderr) == (2, "error: Broken pipe\n")
+
+
+def test_a_screen_without_the_letters_of_a_name_still_shows_the_receipt(here: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/letters.db"
+    Ledger(url).open("Ärzte", 1)
+    command = [*mean(here / "x.npy"), "--ledger", url, "--dataset", "Ärzte"]
+    done = piped(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "data set '\\xc4rzte', charge 1" in done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_or_a_device_is_not_replaced_by_a_file(here: Path, url: str) -> None:
+    os.mkfifo(here / "pipe.png")
+    for command in (
+        [*mean(here / "x.npy"), "--ledger", url, "--dataset", "d", "--out", here / "pipe.png"],
+        ["plan", *SPHERE, "-n", 10, "-e", 1, "--plot", here / "pipe.png"],
+        ["audit", *SPHERE, "-n", 10, "-e", 1, "--plot", here / "pipe.png"],
+    ):
+        assert "is no ordinary file: name a file" in fails(*command)
+    assert (here / "pipe.png").is_fifo()
+    assert Ledger(url).spent("d") == 0
+
+
+def test_the_picture_of_an_audit_says_when_it_shows_records(tmp_path: Path) -> None:
+    for name, end in (("first", [0.0, 0.0, 1.0]), ("second", [0.0, 0.6, 0.8])):
+        npy(tmp_path / f"{name}.npy", np.array([[0.0, 0.0, 1.0]] * 9 + [end]))
+    audit = ("audit", *SPHERE, "-e", 1, "--draws", 1000, "--seed", 1, "--plot", tmp_path / "loss.svg")
+    given = ("--first", tmp_path / "first.npy", "--second", tmp_path / "second.npy")
+    for more, shown in ((given, True), (("-n", 10), False)):
+        assert run(*audit, *more).exit_code == 0
+        assert ("NOT PRIVATE" in (tmp_path / "loss.svg").read_text()) is shown
+
+
+def test_a_picture_that_cannot_be_written_whole_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert "No space left on device" in fails("plan", *SPHERE, "-n", 10, "-e", 1, "--plot", tmp_path / "plan.png")
+    assert list(tmp_path.iterdir()) == []
 
 
 # ---------------------------------------------------------------------- help
@@ -595,6 +691,12 @@ def test_help_names_every_option_and_says_what_it_does(path: tuple[str, ...]) ->
     for name, command in getattr(COMMANDS[path], "commands", {}).items():
         assert name in result.stdout
         assert command.help
+
+
+def test_the_help_names_every_manifold_and_the_usual_ledger() -> None:
+    """They are written out there so that the help needs no NumPy."""
+    assert re.findall(r"(\w+)\(", MANIFOLDS) == [kind.__name__ for kind in FORMS]
+    assert inspect.signature(Ledger).parameters["url"].default == DEFAULT_LEDGER
 
 
 def test_the_commands_are_those_of_the_contract() -> None:

@@ -199,6 +199,13 @@ def test_clock_times_are_read_from_every_format(tmp_path: Path) -> None:
     assert circle.dist(read[3], [-0.5, 0.0]) == pytest.approx(0.5 * 2.0 * np.pi * 0.5 / 86400.0, rel=1e-9)
 
 
+def test_numbers_in_lists_are_no_clock_times(tmp_path: Path) -> None:
+    path = tmp_path / "times.parquet"
+    pandas.DataFrame({"time": [[6.0], [12.0]]}).to_parquet(path)
+    with pytest.raises(FileError, match=r"the column time .* but this layout is read from clock times as text"):
+        read_records(path, Sphere(1), layout="clock")
+
+
 @every_format
 def test_angles_are_read_when_their_unit_is_named_and_only_then(extension: str, tmp_path: Path) -> None:
     angles = np.array([0.0, 30.0, 90.0, 180.0, -90.0, 750.0])
@@ -540,6 +547,18 @@ def test_a_bad_file_gets_one_sentence_without_a_cell_of_it(
     assert "\n" not in message
     # a traceback must not bring back what the sentence left out
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_what_the_library_behind_a_format_says_is_not_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyarrow import ArrowInvalid
+
+    def invalid(*_: object) -> None:
+        raise ArrowInvalid("Could not convert '0.1234567' with type str")
+
+    path = write(tmp_path / "x.parquet", np.ones((2, 1)))
+    monkeypatch.setattr("geodp.files.parquet.ParquetTable.numbers", invalid)
+    with pytest.raises(FileError, match=r"x\.parquet cannot be read: ArrowInvalid$"):
+        read_records(path, Euclidean(1))
 
 
 def test_a_file_without_permission_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import pytest
 
 import geodp
 from geodp import Release, private_mean
-from geodp.cli import _write_whole
+from geodp._writing import write_whole
 
 #: In the normal suite, and in a long run.
 SHORT, LONG = 3_000, 100_000
@@ -182,19 +183,17 @@ def test_the_entry_point_prints_what_programs_read() -> None:
 def test_a_file_that_cannot_be_written_whole_is_left_as_it_was(
     before: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk fills up in the middle of the text."""
+    """The disk turns out to be full when the bytes are to reach it."""
     out = tmp_path / "out.json"
     if before is not None:
         out.write_text(before)
-    write = Path.write_text
 
-    def half(path: Path, text: str, **_: object) -> None:
-        write(path, text[: len(text) // 2])
-        raise OSError(28, "No space left on device", str(path))
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", half)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        _write_whole(out, "0123456789")
+        write_whole(out, b"0123456789")
     assert (out.read_text() if out.exists() else None) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == (["out.json"] if before else [])
 

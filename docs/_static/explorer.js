@@ -127,11 +127,10 @@
   function drawCloud(space, r, result) {
     const svg = $("cloud"), view = VIEW[space.name];
     svg.replaceChildren();
-    $("cloud-words").textContent = "";
-    if (!view || !result.exists) {
-      $("cloud-words").textContent = view ? "" : `A picture is drawn for Sphere(2), Hyperbolic(2) and SPD(2); ${space.name} has ${space.dim} dimensions or too few.`;
-      return;
-    }
+    const drawable = view !== undefined && result.exists;
+    svg.style.display = drawable ? "" : "none";
+    $("cloud-words").textContent = view ? "" : "Releases are drawn for Sphere(2), Hyperbolic(2) and SPD(2) only: they fit on a flat picture.";
+    if (!drawable) return;
     const draws = cloud(space, result.scale, 3 * result.quantiles[3], 400);
     const within = result.quantiles[2];
     const sizes = [1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7, 1e-7];
@@ -179,6 +178,8 @@
     const here = plan(space, r, n, epsilon);
     if (here.exists) draw(svg, "circle", { cx: x(n), cy: y(here.expected), r: 5, class: "here" });
     draw(svg, "text", { x: (left + width) / 2, y: height - 6, "text-anchor": "middle" }, "number of records");
+    const middle = (top + height - bottom) / 2;
+    draw(svg, "text", { x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle" }, "expected error");
   }
 
   // ------------------------------------------------------------------ the page
@@ -198,11 +199,12 @@
     for (const [name, value] of Object.entries(fields)) $(name).textContent = digits(value);
     $("message").textContent = result.exists ? "" :
       `There is no release here: the scale must be below ${digits(space.limit)} on ${space.name}. Enough would be n * epsilon above ${digits(result.enough)}.`;
+    const times = (other) => (digits(other / result.expected) === "1" ? "the same error" : `${digits(other / result.expected)} times the error`);
     const better = [];
-    if (result.exists && result.paper) better.push(`the paper's bound would give ${digits(result.paper / result.expected)} times the error`);
-    if (result.exists && result.ambient) better.push(`ambient noise ${digits(result.ambient / result.expected)} times`);
-    $("comparison").textContent = better.length ? `With the same epsilon ${better.join(", ")}.` : "";
-    $("code").textContent = `ball = geodp.Ball(geodp.${space.name}, geodp.${space.name}.origin, radius=${r})\nprint(geodp.plan(ball, n=${n}, epsilon=${epsilon}))`;
+    if (result.exists && result.paper) better.push(`the paper's bound would give ${times(result.paper)}`);
+    if (result.exists && result.ambient) better.push(`ambient noise would give ${times(result.ambient)}`);
+    $("comparison").textContent = better.length ? `With the same epsilon ${better.join(", and ")}.` : "";
+    $("code").textContent = `import geodp\n\nspace = geodp.${space.name}\nball = geodp.Ball(space, space.origin, ${r})\nprint(geodp.plan(ball, n=${n}, epsilon=${epsilon}))`;
     drawCloud(space, r, result);
     drawCurves(space, r, n, epsilon);
   }

@@ -1,4 +1,4 @@
-"""Sections of docstrings (a title underlined with dashes) as reStructuredText.
+"""Sections of docstrings (a title underlined with dashes) as reStructuredText, and short types in signatures.
 
 Napoleon would take ``name: text`` in the docstring of a property for a type, and an example after the parameters for
 another parameter. Here a section of parameters ends where the examples begin, and nothing else is touched.
@@ -41,6 +41,24 @@ def _sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: 
     lines[:] = out
 
 
+def _short_types(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Types of arrays by the short names of the source, which Sphinx spells out."""
+
+    def short(text: str | None) -> str | None:
+        if text is None:
+            return None
+        text = re.sub(r"(?:[\w.]*\.)?TypeAliasForwardRef\('(\w+)'\)", r"\1", text)
+        return re.sub(
+            r"(?:~?numpy\.)?ndarray\[tuple\[(?:~?typing\.)?Any, \.\.\.\], (?:~?numpy\.)?dtype\[(?:~?numpy\.)?\w+\]\]",
+            "NDArray",
+            text,
+        )
+
+    return short(signature), short(returns)
+
+
 def _public_place(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement) -> nodes.reference | None:
     """A name that a docstring uses as its module knows it, while its page has it as users do: ``geodp.Ball`` for ``Ball``."""
     target = node.get("reftarget", "")
@@ -58,4 +76,5 @@ def _public_place(app: Sphinx, env: BuildEnvironment, node: pending_xref, conten
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("missing-reference", _public_place)
     app.connect("autodoc-process-docstring", _sections)
+    app.connect("autodoc-process-signature", _short_types)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
@@ -16,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from geodp._version import __version__
+from geodp._writing import check_place, write_whole
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -28,7 +33,14 @@ app = typer.Typer(
 budget = typer.Typer(no_args_is_help=True, help="Open and inspect privacy budgets.")
 app.add_typer(budget, name="budget")
 
-screen = Console()
+
+class _Screen(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        """An error like any other: the code that the console itself would end with, 1, says that a claim does not hold."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+screen = _Screen()
 errors = Console(stderr=True)
 
 MANIFOLDS = (
@@ -42,10 +54,13 @@ RadiusOption = Annotated[
     float, typer.Option("--radius", "-r", help="Public radius of the ball. Choose it without looking at the data.")
 ]
 CenterOption = Annotated[
-    str, typer.Option("--center", "-c", help="Public centre: 'origin', numbers such as '[0, 0, 1]', or a .npy or .csv file.")
+    str, typer.Option("--center", "-c", help="Public centre: 'origin', numbers such as '[0, 0, 1]', or a file with one point.")
 ]
 LayoutOption = Annotated[
     str, typer.Option("--layout", help="What the columns mean; 'auto' goes by their number and names. List: geodp layouts.")
+]
+ColumnsOption = Annotated[
+    str | None, typer.Option("--columns", help="Which columns to read, by name or by position from 0: 'lat, lon'. Default: all.")
 ]
 BoundOption = Annotated[str, typer.Option("--bound", help="Sensitivity bound: sharp, or reimherr2021 for the paper's.")]
 LedgerOption = Annotated[str, typer.Option("--ledger", help="Where budgets are kept: sqlite:///FILE or postgresql+psycopg://...")]
@@ -56,13 +71,28 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 def _one_sentence() -> Iterator[None]:
     """Turn what may go wrong with public input into one sentence and exit code 2."""
     try:
-        yield
+        with _shown():
+            yield
     except (ValueError, TypeError, OSError) as error:
         _refuse(_plain(error))
     except typer.Exit:
         raise
     except Exception as error:  # its text, and a traceback, may hold records
         _refuse(f"geodp failed inside with {type(error).__name__}, whose text may hold data and is not shown: please report it")
+
+
+@contextmanager
+def _shown() -> Iterator[None]:
+    """What was printed is out when this ends; if it cannot be, that is an error now and no complaint of the interpreter later."""
+    try:
+        yield
+    finally:
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise
 
 
 def _refuse(sentence: str) -> NoReturn:
@@ -105,7 +135,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _main(
     version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")] = False,
-) -> None: ...
+) -> None:
+    # what the terminal has no letter for must not keep a receipt from it: by then the budget is spent
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @app.command()
@@ -118,6 +151,7 @@ def mean(
     radius: RadiusOption,
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The privacy to spend.")],
     center: CenterOption = "origin",
+    columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
     bound: BoundOption = "sharp",
     ledger: Annotated[
@@ -145,17 +179,17 @@ def mean(
         from geodp.release import private_mean
 
         ball = _ball(manifold, center, radius, layout)
-        if out is not None and out.is_dir():
-            raise ValueError(f"{out} is a folder: name a file")
-        if out is not None and not os.access(out.parent, os.W_OK):
-            raise ValueError(f"cannot write to the directory of {out}")
-        x = (read_records if dask is None else _dask().read_dask)(file, ball.manifold, layout=layout)
+        if out is not None:
+            check_place(out)
         book = Ledger(ledger) if ledger is not None else None
+        x = (read_records if dask is None else _dask().read_dask)(file, ball.manifold, columns=columns, layout=layout)
         with nullcontext() if dask is None else _dask().cluster(dask), _progress("mean") as progress:
             release = private_mean(x, ball, epsilon, bound=cast(Any, bound), ledger=book, dataset=dataset, progress=progress)
-        print(release.to_json() if as_json else release)
-        if out is not None:
-            _write_whole(out, release.to_json() + "\n")
+        try:
+            if out is not None:
+                write_whole(out, f"{release.to_json()}\n".encode())
+        finally:  # the budget is spent: neither a full disk nor a closed pipe may take both copies of the value
+            print(release.to_json() if as_json else release)
 
 
 def _dask() -> Any:
@@ -166,24 +200,14 @@ def _dask() -> Any:
     return dask_files
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Write all of it or nothing."""
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_text(text)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
 @app.command()
 def layouts() -> None:
     """What the columns of a file may hold, for every manifold."""
-    from geodp.files import LAYOUTS
+    with _one_sentence():
+        from geodp.files import LAYOUTS
 
-    print(LAYOUTS)
-    print("\n* only when named with --layout; arrays may also have the shape (n, *point_shape)")
+        print(LAYOUTS)
+        print("\n* only when named with --layout; arrays may also have the shape (n, *point_shape)")
 
 
 @app.command(name="plan")
@@ -212,6 +236,8 @@ def plan_command(
         from geodp.planning import plan
 
         ball = _ball(manifold, center, radius, layout)
+        if plot is not None:
+            _check_picture(plot)
         result = plan(ball, n, epsilon, error=error, quantile=quantile, bound=cast(Any, bound))
         if plot is not None:
             from geodp.plots import error_against_n
@@ -226,6 +252,7 @@ def check(
     manifold: ManifoldOption,
     radius: RadiusOption,
     center: CenterOption = "origin",
+    columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
 ) -> None:
     """For the curator only: which records are invalid or outside the ball. **The output is not private.**"""
@@ -235,7 +262,7 @@ def check(
         from geodp.files import read_records
 
         ball = _ball(manifold, center, radius, layout)
-        x = np.asarray(read_records(file, ball.manifold, layout=layout), dtype=np.float64)
+        x = np.asarray(read_records(file, ball.manifold, columns=columns, layout=layout), dtype=np.float64)
         valid = ball.manifold.valid(x)
         outside = valid & ~ball.contains(x)
         warning = "NOT PRIVATE: this describes individual records. Do not publish it, nor tune the ball by it."
@@ -258,6 +285,7 @@ def audit_command(
     second: Annotated[
         Path | None, typer.Option("--second", help="The same records with one of them replaced, in the same order.")
     ] = None,
+    columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
     bound: BoundOption = "sharp",
     path: Annotated[
@@ -299,7 +327,8 @@ def audit_command(
             _check_picture(plot)
         pair = None
         if first is not None and second is not None:
-            pair = read_records(first, ball.manifold, layout=layout), read_records(second, ball.manifold, layout=layout)
+            read = partial(read_records, manifold=ball.manifold, columns=columns, layout=layout)
+            pair = read(first), read(second)
         with _progress("audit") as progress:
             result = audit(
                 ball,
@@ -313,21 +342,19 @@ def audit_command(
                 seed=seed,
                 progress=lambda done, total: progress(0, done, total),
             )
+        print(result.to_json() if as_json else result)
         if plot is not None:
             from geodp.plots import privacy_loss
 
             privacy_loss(result, plot)
-        print(result.to_json() if as_json else result)
     if not result.consistent:
         raise typer.Exit(1)
 
 
 def _check_picture(path: Path) -> None:
-    """Before hours of work: whether there will be a place for its picture."""
-    if path.suffix not in (".png", ".svg", ".pdf"):
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"{path} must end in .png, .svg or .pdf")
-    if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"cannot write to the directory of {path}")
+    check_place(path)
 
 
 @budget.command(name="open")
@@ -427,7 +454,8 @@ def study(
                 held = write_report(results, settings, seed, out)
         except (Interrupted, KeyboardInterrupt) as stop:
             kept = f"{stop}: they" if isinstance(stop, Interrupted) else "Finished tasks"
-            errors.print(f"stopped. {kept} are kept in {out}, and the same command continues from there", highlight=False)
+            sentence = f"stopped. {kept} are kept in {out}, and the same command continues from there"
+            errors.print(escape(sentence), highlight=False, soft_wrap=True)
             raise typer.Exit(130) from None
         table = Table("experiment", "claim", "measured", "holds")
         for result in results:
@@ -471,7 +499,7 @@ def demo(
         book.open("demo", epsilon="3")
         release = private_mean(x, ball, epsilon=1.0, ledger=book, dataset="demo")
         print(release)
-        _write_whole(directory / "receipt.json", release.to_json() + "\n")
+        write_whole(directory / "receipt.json", f"{release.to_json()}\n".encode())
         true = frechet_mean(x, ball).point
         away = float(ball.manifold.dist(true, release.value))
         title = f"DEMONSTRATION, not private: it shows the true mean. Geodesic distance {away:.3f}, epsilon 1, n = {len(x)}"

@@ -33,19 +33,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.files import (
-    ArrayTable,
-    FileError,
-    ParquetTable,
-    Table,
-    arrow_for,
-    chosen_columns,
-    layouts,
-    load_array,
-    parquet_file,
-    plan_reading,
-    read_points,
-)
+from geodp.files import FileError, chosen_columns, layouts, plan_reading, read_points
+from geodp.files.arrays import ArrayTable, load_array
+from geodp.files.parquet import ParquetTable, arrow_for, parquet_file
+from geodp.files.table import Table
 from geodp.manifolds import Manifold
 from geodp.manifolds._functions import Array
 

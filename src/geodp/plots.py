@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from geodp._writing import write_whole
 from geodp.ball import Ball
 from geodp.manifolds._functions import Array
 from geodp.planning import plan
@@ -78,6 +80,8 @@ def privacy_loss(result: AuditResult, path: Path) -> None:
     above.set(ylabel="share of the runs", yscale="log")
     verdict = "consistent" if result.consistent else "REFUTED"
     title = f"{result.ball.manifold}, n = {result.n}, claimed epsilon {result.epsilon:g}: {verdict}"
+    if result.own_pair:
+        figure.suptitle("NOT PRIVATE: this describes the records that were given", color=ORANGE, fontsize=11)
     above.set_title(f"{title}\nepsilon is at least {result.epsilon_lower:.3g} (confidence {result.confidence:g})", fontsize=11)
     first, second = (np.array(counts, dtype=np.float64) for counts in result.loss_counts)
     enough = (first >= 20) & (second >= 20)
@@ -94,4 +98,6 @@ def privacy_loss(result: AuditResult, path: Path) -> None:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    figure.savefig(path, dpi=150)
+    picture = io.BytesIO()
+    figure.savefig(picture, format=path.suffix.removeprefix("."), dpi=150)
+    write_whole(path, picture.getvalue())

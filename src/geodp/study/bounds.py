@@ -21,17 +21,10 @@ RECORDS = 100_001
 SHOWN = {"pi/8": math.pi / 8.0, "pi/4": math.pi / 4.0, "3 pi/8": 3.0 * math.pi / 8.0}
 #: The largest radius, as a part of pi/2, where the bounds end.
 LARGEST = 0.96
-COLUMNS: tuple[str, ...] = (
-    "r",
-    "twice_r",
-    "paper_range",
-    "empirical_range",
-    "h",
-    "paper_bound",
-    "empirical_bound",
-    "sharp_range",
+COLUMNS = (
+    *("r", "twice_r", "paper_range", "empirical_range", "h", "paper_bound", "empirical_bound"),
+    *("sharp_range", "sharp_hessian", "sharp_product", "sharp_bound", "worst_case"),
 )
-COLUMNS += ("sharp_hessian", "sharp_product", "sharp_bound", "worst_case")
 
 
 def paper_h(radius: float) -> float:
@@ -130,12 +123,11 @@ EXPERIMENT = Experiment(
     title="What goes into the bounds on the sensitivity",
     about="The supplement's figure on the unit sphere: 2r, the paper's 2r(2 - h) and the empirical maximum of "
     "|log_x(y) - log_x(z)| over the boundary of the ball. Beside it the ingredients of the sharp bound, which exists up to pi/2.",
-    how="h = 2r cot(2r). Empirical maximum: all pairs out of 720 points of the boundary circle, one of them the footpoint. Sharp "
-    "bound: for a mean at distance t from the centre the logarithm's range is at most 2R(t) and the Hessian at least s* cot "
-    "s* with "
-    "cos s* = cos r/cos t (docs/sensitivity.md); the largest range, the smallest Hessian and the largest quotient at one t over "
-    f"2,001 values of t. Worst case: n times the distance of the means of a worst-case pair of n = {RECORDS} records, by "
-    "geodp.frechet_mean.",
+    how="h = 2r cot(2r). Empirical maximum: all pairs out of 720 points of the boundary circle, one of them the footpoint. "
+    "Sharp bound: for a mean at distance t from the centre the logarithm's range is at most 2R(t) and the Hessian at least s* "
+    "cot s* with cos s* = cos r/cos t (docs/sensitivity.md); the largest range, the smallest Hessian and the largest quotient "
+    f"at one t over 2,001 values of t. Worst case: n times the distance of the means of a worst-case pair of n = {RECORDS} "
+    "records, by geodp.frechet_mean.",
     tasks=tasks,
     work=work,
     finish=finish,

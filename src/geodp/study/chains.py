@@ -122,15 +122,11 @@ def _pooled(table: Table) -> tuple[float, float]:
 def notes(tables: Tables) -> list[str]:
     return [
         "The published program for SPD(2) walks on the logarithms of the eigenvalues, from a random start in the unit square, "
-        "with steps "
-        "uniform in a square of side one whatever the scale is. When n is large the target is far smaller than a step: after "
-        "10,000 "
-        "steps the chain is about as near to the centre as the nearest of its proposals, not as near as the law wants it. "
-        "Nothing in the "
-        "output tells.",
+        "with steps uniform in a square of side one whatever the scale is. When n is large the target is far smaller than a "
+        "step: after 10,000 steps the chain is about as near to the centre as the nearest of its proposals, not as near as the "
+        "law wants it. Nothing in the output tells.",
         "The supplement says to draw another candidate after a rejection. That is not Metropolis' chain, which repeats the "
-        "state. Near "
-        "the centre candidates are rejected most, so the chain as worded spends too little time there.",
+        "state. Near the centre candidates are rejected most, so the chain as worded spends too little time there.",
     ]
 
 
@@ -142,14 +138,11 @@ EXPERIMENT = Experiment(
     "well. Error and time a draw of the two chains, as n grows, against the exact sampler of the library. The paper stops at "
     "n = 500.",
     how="SPD(2): scale 4r/n as published, r = 1.5, independent chains of the published program. S^2: scale 1.0265/n (the "
-    "empirical bound), "
-    "chains of the supplement, which start at the centre with steps of length sigma projected to the tangent plane; as "
-    "worded, only "
-    "accepted moves count. Error: mean distance to the centre over its exact value (an integral over the radius). Times are "
-    "wall-clock "
-    "seconds a draw with all chains or draws made together in NumPy, which favours the chains: one chain alone takes far "
-    "longer. They "
-    "are measured while other cores work and are not reproducible to the digit. 'Real arithmetic' is what a release uses.",
+    "empirical bound), chains of the supplement, which start at the centre with steps of length sigma projected to the tangent "
+    "plane; as worded, only accepted moves count. Error: mean distance to the centre over its exact value (an integral over the "
+    "radius). Times are wall-clock seconds a draw with all chains or draws made together in NumPy, which favours the chains: "
+    "one chain alone takes far longer. They are measured while other cores work and are not reproducible to the digit. 'Real "
+    "arithmetic' is what a release uses.",
     tasks=tasks,
     work=work,
     claims=claims,

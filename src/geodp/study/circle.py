@@ -102,14 +102,10 @@ def claims(tables: Tables) -> list[Claim]:
 def notes(tables: Tables) -> list[str]:
     return [
         "The paper says that for even n the points of its example are up to pi apart. With n even there are n - 1, an odd "
-        "number of, "
-        "equally spaced points: no two are opposite, and the furthest are pi (1 - 1/(n-1)) apart, which tends to pi. With n "
-        "odd the "
-        "means of the example are not unique, because the least energy is midway between points. Half a turn is reached by "
-        "placing the "
-        "last record midway (odd n), and approached by two opposite clusters and a record next to one of them (even n). The "
-        "example's "
-        "conclusion stands: the sensitivity does not decrease.",
+        "number of, equally spaced points: no two are opposite, and the furthest are pi (1 - 1/(n-1)) apart, which tends to pi. "
+        "With n odd the means of the example are not unique, because the least energy is midway between points. Half a turn is "
+        "reached by placing the last record midway (odd n), and approached by two opposite clusters and a record next to one of "
+        "them (even n). The example's conclusion stands: the sensitivity does not decrease.",
     ]
 
 
@@ -118,11 +114,10 @@ EXPERIMENT = Experiment(
     title="The circle whose mean jumps (Example 1)",
     about="The paper's Example 1: on the whole circle the sensitivity of the Fréchet mean does not decrease with n. In a ball "
     "it is 2r/n.",
-    how="Means on the whole circle: all n candidates 'average plus a multiple of 2 pi/n' are compared by their energy, so "
-    "that the global "
-    "minimum is certain. Even n in the half-turn example: n/2 records at 0, n/2 - 1 at pi, and the last one at pi - 0.0001 or "
-    "pi + 0.0001. "
-    f"With the ball: radius {RADIUS:g}, the others at the centre, the last record at +r or -r, geodp.frechet_mean.",
+    how="Means on the whole circle: all n candidates 'average plus a multiple of 2 pi/n' are compared by their energy, so that "
+    "the global minimum is certain. Even n in the half-turn example: n/2 records at 0, n/2 - 1 at pi, and the last one at pi - "
+    f"0.0001 or pi + 0.0001. With the ball: radius {RADIUS:g}, the others at the centre, the last record at +r or -r, "
+    "geodp.frechet_mean.",
     tasks=tasks,
     work=work,
     claims=claims,

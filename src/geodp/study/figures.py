@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import FixedLocator, StrMethodFormatter
 
 from geodp.manifolds._functions import Array
 from geodp.plots import BLUE, GREEN, GREY, ORANGE
 from geodp.study import beyond as beyond_study
+from geodp.study import bounds as bounds_study
 from geodp.study import chains as chains_study
 from geodp.study import rates as rates_study
 from geodp.study import utility as utility_study
@@ -69,11 +71,13 @@ def draw(experiment: str, tables: Tables) -> list[Drawing]:
 
 
 Figures = dict[str, tuple[Figure, str]]
+Panels = tuple[Figure, list[Axes]]
 
 
-def _panels(count: int, width: float = 7.4, height: float = 3.3) -> tuple[Figure, list[Axes]]:
+def _panels(count: int, width: float = 7.4, height: float = 3.3, shares: Sequence[float] | None = None) -> Panels:
+    """A figure with panels side by side, whose widths are in proportion to ``shares``."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, [figure.add_subplot(1, count, i + 1) for i in range(count)]
+    return figure, list(figure.subplots(1, count, squeeze=False, width_ratios=shares)[0])
 
 
 def _below(figure: Figure, axes: Axes, columns: int) -> None:
@@ -87,12 +91,19 @@ def _band(axes: Axes, x: Array, y: Array, se: Array, colour: str, label: str, li
     axes.fill_between(x, y - 2.0 * se, y + 2.0 * se, color=colour, alpha=0.25, linewidth=0)
 
 
-def _plain_ticks(axes: Axes, ticks: list[float]) -> None:
+def _plain_ticks(axis: Axis, ticks: Sequence[float]) -> None:
     """A logarithmic axis with numbers people read."""
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_minor_locator(FixedLocator([]))
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_locator(FixedLocator([]))
+
+
+def _bars(axes: Axes, bars: Sequence[tuple[str, float, str]]) -> None:
+    """Bars from top to bottom, each with its name, length and colour."""
+    names, lengths, colours = zip(*bars, strict=True)
+    axes.barh(range(len(bars)), lengths, color=colours)
+    axes.set_yticks(range(len(bars)), names, fontsize=7.5)
+    axes.invert_yaxis()
 
 
 # ---------------------------------------------------------------------- one function an experiment
@@ -202,8 +213,9 @@ def bounds(tables: Tables) -> Figures:
     left.legend(loc="upper left", frameon=True, facecolor="white", edgecolor="none", framealpha=1.0)
     for name, colour in zip(parts.values("r"), (GREEN, BLUE, PINK), strict=True):
         part = parts.where(r=name)
-        limit = 2.0 * math.tan({"pi/8": 1, "pi/4": 2, "3 pi/8": 3}[str(name)] * math.pi / 8.0)
-        middle.plot(part.column("t_over_r"), part.column("range") / limit, "-", color=colour, label=f"$r = {_pi(str(name))}$")
+        limit = 2.0 * math.tan(bounds_study.SHOWN[str(name)])
+        label = f"$r = {name}$".replace("pi", r"\pi")
+        middle.plot(part.column("t_over_r"), part.column("range") / limit, "-", color=colour, label=label)
         middle.plot(part.column("t_over_r"), part.column("hessian"), "--", color=colour)
         middle.plot(part.column("t_over_r"), part.column("quotient") / limit, ":", color=colour)
     kinds: list[tuple[Any, str]] = [("-", r"range $2R/(2\tan r)$"), ("--", "Hessian at least"), (":", r"quotient$/(2\tan r)$")]
@@ -219,15 +231,10 @@ def bounds(tables: Tables) -> Figures:
     _mark_radii(right)
     right.legend(loc="lower right", fontsize=7, frameon=True, facecolor="white", edgecolor="none", framealpha=1.0)
     caption = (
-        "On the unit sphere. Left: the supplement's figure. Middle: for a mean at distance t from the centre, the range of "
-        "the logarithm, "
-        "the Hessian and their quotient, which never exceeds 2 tan r. Right: the bounds, to pi/2."
+        "On the unit sphere. Left: the supplement's figure. Middle: for a mean at distance t from the centre, the range of the "
+        "logarithm, the Hessian and their quotient, which never exceeds 2 tan r. Right: the bounds, to pi/2."
     )
     return {"supplement": (figure, caption)}
-
-
-def _pi(name: str) -> str:
-    return {"pi/8": r"\pi/8", "pi/4": r"\pi/4", "3 pi/8": r"3\pi/8"}[name]
 
 
 def _mark_radii(axes: Axes) -> None:
@@ -240,8 +247,7 @@ def _mark_radii(axes: Axes) -> None:
 
 def privacy(tables: Tables) -> Figures:
     loss, truncated, ambient = tables["loss"], tables["truncated"], tables["ambient"]
-    figure = Figure(figsize=(8.6, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[1.25, 1.0])
+    figure, (left, right) = _panels(2, width=8.6, height=4.6, shares=(1.25, 1.0))
     names = [str(name) for name in loss.values("manifold")]
     for epsilon, marker, colour in zip(loss.values("epsilon"), ("o", "x", "+"), (BLUE, ORANGE, "black"), strict=True):
         share = loss.where(epsilon=epsilon).column("loss_over_epsilon")
@@ -262,15 +268,12 @@ def privacy(tables: Tables) -> Figures:
         (f"ambient noise, {manifold}", float(ambient.where(manifold=manifold).column("largest_loss").max()), AMBER)
         for manifold in ambient.values("manifold")
     ]
-    right.barh(range(len(bars)), [bar[1] for bar in bars], color=[bar[2] for bar in bars])
-    right.set_yticks(range(len(bars)), [bar[0] for bar in bars], fontsize=7.5)
-    right.invert_yaxis()
+    _bars(right, bars)
     right.axvline(1.0, color="black", linewidth=1.0)
     right.set(title="other mechanisms", xlabel=r"largest privacy loss, $\varepsilon = 1$ claimed")
     caption = (
-        "Left: the largest privacy loss found between worst-case neighbours never passes epsilon. Right: the law conditioned "
-        "on the ball "
-        "needs twice the scale, and the paper's ambient noise on the Fréchet mean exceeds its epsilon."
+        "Left: the largest privacy loss found between worst-case neighbours never passes epsilon. Right: the law conditioned on "
+        "the ball needs twice the scale, and the paper's ambient noise on the Fréchet mean exceeds its epsilon."
     )
     return {"loss": (figure, caption)}
 
@@ -295,7 +298,7 @@ def rates(tables: Tables) -> Figures:
                     label=label if variant == rates_study.RELEASED else None,
                 )
         x = errors.where(axis=axis).column("x")
-        _plain_ticks(axes, sorted(set(x.tolist())))
+        _plain_ticks(axes.xaxis, sorted(set(x.tolist())))
         axes.tick_params(axis="x", labelsize=7.5)
         axes.set(xlabel=words[axis], title=f"slopes against {'d + 1/2' if axis == 'd' else words[axis].removeprefix('records ')}")
         low, high = axes.get_ylim()
@@ -323,9 +326,8 @@ def subspaces(tables: Tables) -> Figures:
     axes.set(
         xscale="log", yscale="log", xlabel="dimension D of the ambient space", ylabel="mean squared error, projected / intrinsic"
     )
-    _plain_ticks(axes, [float(x) for x in found.values("D")])
-    axes.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
-    axes.yaxis.set_minor_locator(FixedLocator([]))
+    _plain_ticks(axes.xaxis, [float(x) for x in found.values("D")])
+    _plain_ticks(axes.yaxis, [1, 2, 5, 10, 20, 50])
     axes.legend()
     return {"ratio": (figure, "Points: simulated, with two standard errors. Lines: (D + 1)/(d + 1), Theorem 4.")}
 
@@ -340,7 +342,7 @@ def circle(tables: Tables) -> Figures:
         n, found.column("with_ball_bound"), "-", color=GREEN, linewidth=3.0, alpha=0.7, label="ball of radius 1: bound 2r/n"
     )
     axes.plot(n, found.column("with_ball"), "x", color="black", label="ball of radius 1: worst-case pair")
-    _plain_ticks(axes, [5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0])
+    _plain_ticks(axes.xaxis, [5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0])
     axes.set(xlabel="records n", ylabel="distance between means of neighbours", ylim=(0.002, 20))
     axes.legend(loc="lower left")
     return {"jump": (figure, "How far one record can move the mean of points on a circle.")}
@@ -348,8 +350,7 @@ def circle(tables: Tables) -> Figures:
 
 def chains(tables: Tables) -> Figures:
     study, bias, times = chains_study, tables["bias"], tables["times"]
-    figure = Figure(figsize=(8.6, 3.5), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.05])
+    figure, (left, right) = _panels(2, width=8.6, height=3.5, shares=(1.0, 1.05))
     shown = ((study.PROGRAM, ORANGE, "o-"), (study.WORDED, PINK, "s--"), (study.REPAIRED, GREEN, "D:"))
     for sampler, colour, style in shown:
         part = bias.where(sampler=sampler)
@@ -365,9 +366,8 @@ def chains(tables: Tables) -> Figures:
     ours = bias.where(sampler=study.EXACT, space="SPD(2)")
     left.plot(ours.column("n"), ours.column("error_over_exact"), "-", color=BLUE, label="ours")
     left.set(xscale="log", yscale="log", xlabel="records n", ylabel="mean error, as a multiple of the law's")
-    _plain_ticks(left, [25.0, 100.0, 500.0, 2000.0, 20000.0])
-    left.set_yticks([1, 2, 5], ["1", "2", "5"])
-    left.yaxis.set_minor_locator(FixedLocator([]))
+    _plain_ticks(left.xaxis, [25.0, 100.0, 500.0, 2000.0, 20000.0])
+    _plain_ticks(left.yaxis, [1, 2, 5])
     left.set_title("bias")
     left.legend(loc="upper left")
     bars: list[tuple[str, float, str]] = []
@@ -376,22 +376,18 @@ def chains(tables: Tables) -> Figures:
             seconds = float(np.median(times.where(space=place, sampler=name).column("seconds_a_draw")))
             colour = BLUE if name.startswith(study.EXACT) else GREY
             bars.append((f"{'$S^2$' if place == 'S^2' else place}, {name}", 1e6 * seconds, colour))
-    right.barh(range(len(bars)), [bar[1] for bar in bars], color=[bar[2] for bar in bars])
-    right.set_yticks(range(len(bars)), [bar[0] for bar in bars], fontsize=7.5)
-    right.invert_yaxis()
+    _bars(right, bars)
     right.set(xscale="log", xlabel="microseconds a draw, in bulk (median over n)", title="time")
     caption = (
-        "Left: mean distance of the draws from their centre over that of the law, with two standard errors. Right: time a "
-        "draw; grey are the "
-        "chains, blue is ours, in float64 and in the real arithmetic of releases."
+        "Left: mean distance of the draws from their centre over that of the law, with two standard errors. Right: time a draw; "
+        "grey are the chains, blue is ours, in float64 and in the real arithmetic of releases."
     )
     return {"chains": (figure, caption)}
 
 
 def beyond(tables: Tables) -> Figures:
     simulated, real = tables["simulated"], tables["real"]
-    figure = Figure(figsize=(9.6, 3.9), layout="constrained")
-    left, *others = figure.subplots(1, 3, width_ratios=[1.3, 1.0, 1.0])
+    figure, (left, *others) = _panels(3, width=9.6, height=3.9, shares=(1.3, 1.0, 1.0))
     names = [str(name) for name in simulated.values("manifold")]
     for column, marker, colour, words in (
         ("ratio", "o", ORANGE, "the paper's scale"),
@@ -414,19 +410,16 @@ def beyond(tables: Tables) -> Figures:
             ("intrinsic", "s-", GREEN, "intrinsic (ours)"),
         ):
             axes.loglog(found.column("epsilon"), found.column(column), style, color=colour, label=words)
-        _plain_ticks(axes, [float(e) for e in found.values("epsilon")])
+        _plain_ticks(axes.xaxis, [float(e) for e in found.values("epsilon")])
         low, high = axes.get_ylim()
         axes.set(xlabel=r"$\varepsilon$", title=f"{titles[name]}, n = {found.column('n')[0]}", ylim=(low / 2.5, high))
-        ticks = [t for t in (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if low / 2.5 <= t <= high]
-        axes.set_yticks(ticks, [f"{t:g}" for t in ticks])
-        axes.yaxis.set_minor_locator(FixedLocator([]))
+        _plain_ticks(axes.yaxis, [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0])
         axes.title.set_fontsize(9.0)
     others[0].set_ylabel("mean geodesic error")
     others[0].legend(loc="lower left", fontsize=7.5)
     caption = (
         "Left: one mark for each n; below 1 the intrinsic error is smaller. d/D: dimensions of manifold and ambient space. "
-        "Middle and right: "
-        "two real data sets."
+        "Middle and right: two real data sets."
     )
     return {"other-manifolds": (figure, caption)}
 

@@ -39,6 +39,10 @@ def cap_records(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     return np.stack([np.sin(polar) * np.cos(azimuth), np.sin(polar) * np.sin(azimuth), np.cos(polar)], axis=-1)
 
 
+#: The paper's two examples: the public ball, and what draws records in it.
+EXAMPLES = {"SPD(2)": (MATRICES, wishart_records), "S^2": (CAP, cap_records)}
+
+
 def ball_records(ball: Ball, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """The same on any manifold: distance to the centre uniform on [0, r], uniform direction."""
     manifold = ball.manifold

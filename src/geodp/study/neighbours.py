@@ -8,7 +8,7 @@ from geodp.auditing import worst_case_pair
 from geodp.mean import frechet_mean
 from geodp.sensitivity import sensitivity
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
-from geodp.study.models import CAP, MATRICES, cap_records, means, standard_error, wishart_records
+from geodp.study.models import EXAMPLES, means, standard_error
 from geodp.study.table import Table
 
 #: Pairs that are drawn as dots; averages use all of them.
@@ -16,12 +16,12 @@ SHOWN = 60
 
 
 def tasks(settings: Settings) -> list[Task]:
-    return [{"space": space, "n": n, "pairs": settings.pairs} for space in ("SPD(2)", "S^2") for n in settings.counts]
+    return [{"space": space, "n": n, "pairs": settings.pairs} for space in EXAMPLES for n in settings.counts]
 
 
 def work(task: Task, rng: np.random.Generator) -> Tables:
     space, n, pairs = str(task["space"]), int(task["n"]), int(task["pairs"])
-    ball, records = (MATRICES, wishart_records) if space == "SPD(2)" else (CAP, cap_records)
+    ball, records = EXAMPLES[space]
     x = records((pairs, n + 1), rng)
     apart = ball.manifold.raw_dist(means(ball, x[:, :-1]), means(ball, np.delete(x, n - 1, axis=1)))
     worst = ball.manifold.dist(*(frechet_mean(side, ball).point for side in worst_case_pair(ball, n)))
@@ -64,14 +64,11 @@ EXPERIMENT = Experiment(
     name="neighbours",
     title="Distances between the means of neighbouring data sets",
     about="The paper's Figure 1, panels 1 and 3, illustrates its Theorem 2: distances between the Fréchet means of data sets "
-    "that "
-    "differ in one record, their average, and the bound. Here the sharp bound and a worst-case pair are added.",
+    "that differ in one record, their average, and the bound. Here the sharp bound and a worst-case pair are added.",
     how="SPD(2): Wishart matrices with scale I/2 and 2 degrees of freedom, drawn again until within r = 1.5 of the identity. "
-    "S^2: "
-    "polar angle uniform on [0, pi/8], uniform azimuth. The last record is replaced by a new one of the same law. Worst case: on "
-    "the sphere the other records lie half at +r and half at -r on one axis and the changing one moves from +r to -r on the "
-    "other; "
-    "on SPD(2) the others lie at the centre. Bounds: geodp.sensitivity.",
+    "S^2: polar angle uniform on [0, pi/8], uniform azimuth. The last record is replaced by a new one of the same law. Worst "
+    "case: on the sphere the other records lie half at +r and half at -r on one axis and the changing one moves from +r to -r "
+    "on the other; on SPD(2) the others lie at the centre. Bounds: geodp.sensitivity.",
     tasks=tasks,
     work=work,
     claims=claims,

@@ -126,18 +126,14 @@ EXPERIMENT = Experiment(
     name="rates",
     title="Error against n, epsilon and dimension (Theorem 3)",
     about="Theorem 3: conditioned on the ball, the private mean has E rho^2 = O(d^2 r^2/(n^2 epsilon^2)). Root-mean-square "
-    "errors on "
-    "logarithmic axes with fitted slopes, for the law as released, projected onto the ball, and truncated to it as in the "
-    "theorem.",
+    "errors on logarithmic axes with fitted slopes, for the law as released, projected onto the ball, and truncated to it as in "
+    "the theorem.",
     how="The mean lies half-way between the centre and the boundary of the ball. As released: scale Delta/epsilon with the "
-    "sharp bound. "
-    "Projected: the same draws moved to the nearest point of the ball along the geodesic to its centre. Truncated: scale 2 "
-    "Delta/epsilon, "
-    f"draws outside the ball drawn again. n varies at epsilon = 1; epsilon varies at n = {RECORDS}; d varies at n = "
-    f"{MANY_RECORDS}, "
-    "epsilon = 1. Slopes: weighted least squares of log error on log n, log epsilon, log(d + 1/2) (flat space has "
-    "sqrt(d(d+1)), which is "
-    "d + 1/2 up to 1/(8d)), with standard errors from those of the averages.",
+    "sharp bound. Projected: the same draws moved to the nearest point of the ball along the geodesic to its centre. "
+    "Truncated: scale 2 Delta/epsilon, draws outside the ball drawn again. n varies at epsilon = 1; epsilon varies at n = "
+    f"{RECORDS}; d varies at n = {MANY_RECORDS}, epsilon = 1. Slopes: weighted least squares of log error on log n, log "
+    "epsilon, log(d + 1/2) (flat space has sqrt(d(d+1)), which is d + 1/2 up to 1/(8d)), with standard errors from those of "
+    "the averages.",
     tasks=tasks,
     work=work,
     finish=finish,

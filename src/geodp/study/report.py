@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from geodp._writing import write_whole
 from geodp.study.experiment import Claim, Settings
 from geodp.study.figures import Drawing, draw
-from geodp.study.runner import Result, code_digest, versions, write_whole
+from geodp.study.runner import Result, code_digest, versions
 from geodp.study.table import Cell, Table
 
 #: Longer tables are shown in part; the CSV file has all rows.
@@ -58,14 +59,11 @@ def _head(settings: Settings, seed: int, results: Sequence[Result]) -> str:
     command = f"geodp study {names} --{settings.name} --seed {seed}"
     return (
         "<p>The experiments and theorems of Reimherr, Bharath and Soto, <i>Differential Privacy Over Riemannian Manifolds</i> "
-        "(2021), "
-        "computed again, beside the same with the sharp sensitivity bound and the exact noise of geodp. Every number below "
-        "comes from the "
-        "CSV files beside this report; each section says how. Simulations use floating-point draws and seeds, which a release "
-        "never does."
-        f"</p>\n<p>Made by <code>{escape(command)}</code>. The same seed and version give the same tables, whatever the "
-        "number of cores; "
-        "only measured times differ.</p>\n"
+        "(2021), computed again, beside the same with the sharp sensitivity bound and the exact noise of geodp. Every number "
+        "below comes from the CSV files beside this report; each section says how. Simulations use floating-point draws and "
+        "seeds, which a release never does.</p>\n"
+        f"<p>Made by <code>{escape(command)}</code>. The same seed and version give the same tables, whatever the number of "
+        "cores; only measured times differ.</p>\n"
         f'<div class="wide"><table>{rows}</table></div>'
     )
 

@@ -29,6 +29,7 @@ import scipy
 from threadpoolctl import threadpool_limits
 
 from geodp._version import __version__
+from geodp._writing import write_whole
 from geodp.study.experiment import Experiment, Settings, Task
 from geodp.study.table import Table
 
@@ -110,13 +111,6 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """All of the file or nothing of it, also when several processes write it."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(path)
-
-
 def versions() -> dict[str, str]:
     """What the results were computed with."""
     import matplotlib
@@ -140,12 +134,12 @@ class _Job:
     path: Path
 
     def result(self) -> tuple[dict[str, Table], float] | None:
-        """The tables and the seconds they took; None while there is no such file."""
+        """The tables and the seconds they took; None while there is no such file, or one that is no result."""
         try:
             content = json.loads(self.path.read_text())
-        except (OSError, ValueError):
+            return {name: Table.from_csv(text) for name, text in content["tables"].items()}, float(content["seconds"])
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None
-        return {name: Table.from_csv(text) for name, text in content["tables"].items()}, content["seconds"]
 
     def run(self) -> None:
         started = time.process_time()

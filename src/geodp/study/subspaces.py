@@ -34,20 +34,8 @@ def work(task: Task, rng: np.random.Generator) -> Tables:
     se = np.sqrt((second - (sums[:, 0] / draws) ** 2) / draws)
     ratio = projected_mean / own
     ratio_se = ratio * math.hypot(se[0] / own, se[1] / projected_mean)
-    row = (
-        d,
-        around,
-        draws,
-        own,
-        se[0],
-        projected_mean,
-        se[1],
-        ratio,
-        ratio_se,
-        d * (d + 1),
-        d * (around + 1),
-        (around + 1) / (d + 1),
-    )
+    measured = (own, se[0], projected_mean, se[1], ratio, ratio_se)
+    row = (d, around, draws, *measured, d * (d + 1), d * (around + 1), (around + 1) / (d + 1))
     columns = ("d", "D", "draws", "intrinsic", "intrinsic_se", "projected", "projected_se", "ratio", "ratio_se")
     return {"errors": Table.of((*columns, "intrinsic_expected", "projected_expected", "ratio_expected"), [row])}
 
@@ -69,13 +57,10 @@ EXPERIMENT = Experiment(
     name="subspaces",
     title="Subspaces: intrinsic against projected noise (Theorem 4)",
     about="Theorem 4: for a d-dimensional linear subspace of R^D, Euclidean Laplace noise in R^D projected onto the subspace "
-    "has mean "
-    "squared error sigma^2 d(D+1), noise on the subspace itself sigma^2 d(d+1).",
+    "has mean squared error sigma^2 d(D+1), noise on the subspace itself sigma^2 d(d+1).",
     how="Scale 1, a random subspace for every pair (d, D), independent draws of both kinds; averages of squared lengths with "
-    "standard "
-    "errors. (The theorem's proof needs the mean 1/D of a squared coordinate of a uniform direction, whose law is Beta(1/2, "
-    "(D-1)/2), "
-    "not Beta(1, D-1) as printed; the result stands.)",
+    "standard errors. (The theorem's proof needs the mean 1/D of a squared coordinate of a uniform direction, whose law is "
+    "Beta(1/2, (D-1)/2), not Beta(1, D-1) as printed; the result stands.)",
     tasks=tasks,
     work=work,
     claims=claims,

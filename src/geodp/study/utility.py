@@ -19,26 +19,18 @@ from geodp.release import private_mean
 from geodp.sensitivity import sensitivity
 from geodp.study.bounds import empirical_bound
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
-from geodp.study.models import CAP, MATRICES, cap_records, means, noisy, standard_error, wishart_records
+from geodp.study.models import CAP, EXAMPLES, MATRICES, means, noisy, standard_error
 from geodp.study.table import Table
 
 #: Where the paper speaks of ambient matrices that are not positive definite.
 SMALL_COUNTS = (20, 30, 40)
 DOUBLED, SINGLE = "2 Delta/epsilon (published)", "Delta/epsilon (geodp)"
 EMPIRICAL, THEOREM, PROGRAM, SHARP = "empirical (paper)", "Theorem 2 (paper)", "tan(2r)/n (program)", "sharp (geodp)"
-COLUMNS: tuple[str, ...] = (
-    "space",
-    "calibration",
-    "n",
-    "sigma",
-    "ambient_sigma",
-    "replicates",
-    "intrinsic",
-    "intrinsic_se",
-    "ambient",
+COLUMNS = (
+    *("space", "calibration", "n", "sigma", "ambient_sigma", "replicates", "intrinsic", "intrinsic_se", "ambient", "ambient_se"),
+    *("intrinsic_precise", "intrinsic_precise_se", "intrinsic_exact", "ambient_exact"),
+    *("projected_precise", "projected_precise_se", "projected_exact"),
 )
-COLUMNS += ("ambient_se", "intrinsic_precise", "intrinsic_precise_se", "intrinsic_exact", "ambient_exact")
-COLUMNS += ("projected_precise", "projected_precise_se", "projected_exact")
 
 
 def tasks(settings: Settings) -> list[Task]:
@@ -49,17 +41,19 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def work(task: Task, rng: np.random.Generator) -> Tables:
-    return _matrices(task, rng) if task["space"] == "SPD(2)" else _sphere(task, rng)
+    ball, draw_records = EXAMPLES[str(task["space"])]
+    replicates = int(task["replicates"])
+    records = draw_records((replicates, int(task["n"])), rng)
+    compare = _matrices if ball is MATRICES else _sphere
+    tables = compare(records, means(ball, records), max(1, int(task["draws"]) // replicates), rng)
+    return {**tables, "releases": _releases(ball, records, int(task["releases"]))}
 
 
 # ---------------------------------------------------------------------- SPD(2)
 
 
-def _matrices(task: Task, rng: np.random.Generator) -> Tables:
-    n, replicates = int(task["n"]), int(task["replicates"])
-    each = max(1, int(task["draws"]) // replicates)
-    records = wishart_records((replicates, n), rng)
-    centers = means(MATRICES, records)
+def _matrices(records: Array, centers: Array, each: int, rng: np.random.Generator) -> Tables:
+    replicates, n = records.shape[:2]
     ambient = AmbientLaplace(MATRICES, n, 1.0)
     farthest = MATRICES.manifold.raw_dist(MATRICES.center, records).max(axis=1)
     rows, shares = [], []
@@ -82,7 +76,6 @@ def _matrices(task: Task, rng: np.random.Generator) -> Tables:
         "not_definite": Table.of(
             ("n", "calibration", "draws", "ambient", "ambient_se", "ambient_radius_from_data", "intrinsic"), shares
         ),
-        "releases": _releases(MATRICES, records, int(task["releases"])),
     }
 
 
@@ -133,11 +126,8 @@ def exact_projected_chord(sigma: float) -> float:
     return float(length_weight @ chord @ cosine_weight / (2.0 * length_weight.sum()))
 
 
-def _sphere(task: Task, rng: np.random.Generator) -> Tables:
-    n, replicates = int(task["n"]), int(task["replicates"])
-    each = max(1, int(task["draws"]) // replicates)
-    records = cap_records((replicates, n), rng)
-    centers = means(CAP, records)
+def _sphere(records: Array, centers: Array, each: int, rng: np.random.Generator) -> Tables:
+    replicates, n = records.shape[:2]
     ambient = AmbientLaplace(CAP, n, 1.0)
     rows = []
     for calibration, sigma in (
@@ -154,7 +144,7 @@ def _sphere(task: Task, rng: np.random.Generator) -> Tables:
         projected = float(back.mean()), standard_error(back), exact_projected_chord(ambient.scale)
         exact = exact_chord(sigma), 3.0 * ambient.scale
         rows.append(("S^2", calibration, n, sigma, ambient.scale, replicates, *row, *exact, *projected))
-    return {"errors": Table.of(COLUMNS, rows), "releases": _releases(CAP, records, int(task["releases"]))}
+    return {"errors": Table.of(COLUMNS, rows)}
 
 
 def _releases(ball: Ball, records: Array, count: int) -> Table:
@@ -220,8 +210,7 @@ def claims(tables: Tables) -> list[Claim]:
         Claim(
             "Our release never leaves the manifold.",
             f"{left:g} of {int(releases.column('releases').sum())} releases with exact noise and "
-            f"{int(shares.column('draws').sum())} "
-            "simulated draws",
+            f"{int(shares.column('draws').sum())} simulated draws",
             left == 0,
         ),
         Claim(
@@ -245,35 +234,27 @@ def notes(tables: Tables) -> list[str]:
         return ", ".join(f"{100.0 * share:.0f}%" for share in found) + f" (average {100.0 * float(np.mean(found)):.0f}%)"
 
     return [
-        "Where the paper's text differs: 16.8%. The paper reports about 15% less error on the sphere, 16.8% at the smaller "
-        "and 12% "
-        "at the larger sample sizes. The exact laws give no such trend: both errors are proportional to 1/n up to terms of order "
-        "1/n^2, so the gain is the same at every n. With the empirical bound it is 12.3 to 12.5%. The published program holds a "
-        f"second calibration, tan(2r)/n (2r/h without the factor 2 - h), which gives {program.min():.1f} to "
-        f"{program.max():.1f}% and "
-        f"would explain 'about 15%'. With {replicates} replicates the gain at one n has a standard error of {per_n:.1f} "
-        "points (the "
-        f"simulated points in the figure), and its average over five sample sizes one of {few:.1f}: 16.8% is {off[0]:.1f} "
-        "standard "
-        f"errors from 14.6% and {off[1]:.1f} from 12.4%.",
-        "Where the paper's text differs: 25%. The paper finds about 25% of the ambient matrices not positive definite at n = 20 "
-        f"to 40. With its stated scale 2(e^r - 1)/n the shares at n = 20, 30, 40 are {listed(SINGLE, 'ambient')}. The published "
-        "program doubles that scale and takes r as the largest distance in the private data: "
-        f"{listed(DOUBLED, 'ambient_radius_from_data')}; "
-        f"with r from the data and no doubling: {listed(SINGLE, 'ambient_radius_from_data')}. The text's number is of the "
-        "right order "
-        "but belongs to none of these: it is the share at n = 24 or so of the first.",
-        "The published intrinsic noise on SPD(2) uses 2 Delta/epsilon, which is needed only where the normaliser depends on "
-        "the centre. "
-        "It does not here (see the experiment on privacy), so Delta/epsilon is enough and halves the error.",
+        "Where the paper's text differs: 16.8%. The paper reports about 15% less error on the sphere, 16.8% at the smaller and "
+        "12% at the larger sample sizes. The exact laws give no such trend: both errors are proportional to 1/n up to terms of "
+        "order 1/n^2, so the gain is the same at every n. With the empirical bound it is 12.3 to 12.5%. The published program "
+        f"holds a second calibration, tan(2r)/n (2r/h without the factor 2 - h), which gives {program.min():.1f} to "
+        f"{program.max():.1f}% and would explain 'about 15%'. With {replicates} replicates the gain at one n has a standard "
+        f"error of {per_n:.1f} points (the simulated points in the figure), and its average over five sample sizes one of "
+        f"{few:.1f}: 16.8% is {off[0]:.1f} standard errors from 14.6% and {off[1]:.1f} from 12.4%.",
+        "Where the paper's text differs: 25%. The paper finds about 25% of the ambient matrices not positive definite at n = "
+        f"20 to 40. With its stated scale 2(e^r - 1)/n the shares at n = 20, 30, 40 are {listed(SINGLE, 'ambient')}. The "
+        "published program doubles that scale and takes r as the largest distance in the private data: "
+        f"{listed(DOUBLED, 'ambient_radius_from_data')}; with r from the data and no doubling: "
+        f"{listed(SINGLE, 'ambient_radius_from_data')}. The text's number is of the right order but belongs to none of these: "
+        "it is the share at n = 24 or so of the first.",
+        "The published intrinsic noise on SPD(2) uses 2 Delta/epsilon, which is needed only where the normaliser depends on the "
+        "centre. It does not here (see the experiment on privacy), so Delta/epsilon is enough and halves the error.",
         "Projecting the ambient draw back onto the sphere, which the paper does not do, is post-processing. It leaves about "
-        "pi/4 of the "
-        f"error. Against that the paper's empirical bound loses ({_against_projected(tables, EMPIRICAL)}); the sharp bound "
-        "still wins "
-        f"({_against_projected(tables, SHARP)}).",
+        f"pi/4 of the error. Against that the paper's empirical bound loses ({_against_projected(tables, EMPIRICAL)}); the "
+        f"sharp bound still wins ({_against_projected(tables, SHARP)}).",
         "The comparison is lenient to the ambient method: its scale bounds the arithmetic mean, but the noise is added to the "
-        "Fréchet "
-        "mean, which one record can move further. The experiment on privacy measures by how much its epsilon is exceeded.",
+        "Fréchet mean, which one record can move further. The experiment on privacy measures by how much its epsilon is "
+        "exceeded.",
     ]
 
 
@@ -287,21 +268,15 @@ EXPERIMENT = Experiment(
     name="utility",
     title="Error of the private mean, intrinsic against ambient",
     about="The paper's Figure 1, panels 2 and 4: average Euclidean error of the private mean with epsilon = 1 and its band of "
-    "two "
-    "standard errors, noise on the manifold against noise in the ambient space; with the paper's calibration and with ours.",
+    "two standard errors, noise on the manifold against noise in the ambient space; with the paper's calibration and with ours.",
     how="Data as in the first experiment, a new data set for every replicate. Error: Euclidean distance of upper triangles "
-    "(SPD) or "
-    "Cartesian coordinates (sphere) between mean and private mean. SPD(2), published: scale 2 Delta/epsilon on the manifold "
-    "and, as in "
-    "the published program, twice 2(e^r - 1)/(n epsilon) in the ambient space; factor one: half of both. S^2: the paper's "
-    "empirical "
-    "bound, its Theorem 2, and the sharp bound, against 4 sin(r/2)/(n epsilon). The columns intrinsic and ambient average one "
-    "draw a "
-    "replicate, as published. intrinsic_precise averages many draws a replicate; intrinsic_exact is an integral over the "
-    "radius (sphere) "
-    "and ambient_exact the mean of a Gamma law; projected_precise and projected_exact are for ambient noise projected back "
-    "onto the "
-    "sphere. Gains use the exact numbers where there are any, else the precise ones.",
+    "(SPD) or Cartesian coordinates (sphere) between mean and private mean. SPD(2), published: scale 2 Delta/epsilon on the "
+    "manifold and, as in the published program, twice 2(e^r - 1)/(n epsilon) in the ambient space; factor one: half of both. "
+    "S^2: the paper's empirical bound, its Theorem 2, and the sharp bound, against 4 sin(r/2)/(n epsilon). The columns "
+    "intrinsic and ambient average one draw a replicate, as published. intrinsic_precise averages many draws a replicate; "
+    "intrinsic_exact is an integral over the radius (sphere) and ambient_exact the mean of a Gamma law; projected_precise and "
+    "projected_exact are for ambient noise projected back onto the sphere. Gains use the exact numbers where there are any, "
+    "else the precise ones.",
     tasks=tasks,
     work=work,
     finish=finish,

@@ -1,0 +1,29 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """All of the file or nothing of it: also when the disk is full, the power fails or several processes write it."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def check_place(path: Path) -> None:
+    """Before anything is spent or computed: whether there will be a place for its file."""
+    # a pipe or a device would be replaced by a file of its name
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no ordinary file'}: name a file")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"cannot write to the directory of {path}")

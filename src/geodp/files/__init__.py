@@ -1,0 +1,222 @@
+"""Records, centres and manifolds from files and from text.
+
+Files are ``.npy``, ``.npz`` (one array, or one named ``x`` or ``records``), ``.csv`` (comma, semicolon, tab or blanks, with
+or without a header) and ``.parquet`` (one column a coordinate, or lists; ``pip install 'geodp[parquet]'``). What a row
+holds follows from the number of columns and from the header; the layouts marked * are taken only when they are named.
+
+====================  =============  ============  ====================================================================
+manifold              layout         columns       what they hold
+====================  =============  ============  ====================================================================
+Euclidean(d)          coordinates    d             the coordinates
+Sphere(d)             cartesian      d+1           the coordinates, of norm curvature**-0.5
+Sphere(d)             composition *  d+1           parts, none negative: their shares of the whole, square-rooted
+Sphere(2)             latlon         2             latitude and longitude in degrees; also chosen by a header lat, lon
+Sphere(1)             clock          1             HH:MM or HH:MM:SS, chosen by its colons or a header time
+Sphere(1)             degrees *      1             an angle in degrees
+Sphere(1)             radians *      1             an angle in radians
+Hyperbolic(d)         hyperboloid    d+1           the time coordinate, then the others
+Hyperbolic(d)         spatial        d             the others alone: the time coordinate follows
+SPD(k)                full           k*k           the matrix, row by row
+SPD(k)                upper          k*(k+1)/2     its upper triangle, row by row: xx, xy, xz, yy, yz, zz
+SPDLogEuclidean(k)                                 as SPD(k)
+Rotations(n)          matrix         n*n           the matrix, row by row
+Rotations(3)          quaternion     4             x, y, z, w, the scalar last unless the header says w, x, y, z
+Rotations(3)          rotvec         3             the axis times the angle in radians
+Grassmann(p, m)       orthonormal    m*p           a basis with orthonormal columns, as an m x p matrix row by row
+Grassmann(p, m)       basis *        m*p           any basis, written the same way
+PlanarShapes(L)       landmarks      2*L           x1, y1, x2, y2, ... in any position and size
+Product(M1, ...)      factors        all theirs    the first layout of each factor, end to end
+====================  =============  ============  ====================================================================
+
+Arrays may also have the shape ``(n, *point_shape)``, such as ``(n, 3, 3)`` for SPD(3). Latitude and longitude become
+``(cos lat cos lon, cos lat sin lon, sin lat)``, so that the north pole is the origin. Angles and clock times run like a
+clock face of 24 hours or a compass, ``(sin a, cos a)``: midnight is the origin (0, 1), and 06:00 is (1, 0). Headers such
+as ``Dxx, Dyy, Dzz, Dxy, ...`` or ``r11, r21, ...`` give the order of matrix entries.
+
+Records are private and one record is one line (or row). What a cell holds never raises and is never quoted: a cell that
+is missing or not a number, a line with too few or too many cells, a row that is no composition or spans no subspace
+makes an invalid record, full of NaN, which a release maps to the centre. Public are the number of records, the header
+(a first line with a word in it and no number or clock time) and the number of columns, which is
+that of the header or of most lines; blank lines at the end of a file do not count.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from geodp.files.arrays import ArrayTable, float64, open_array
+from geodp.files.cells import CLOCK, seconds
+from geodp.files.layout import Layout, choose, layouts, to_points
+from geodp.files.lines import CsvTable
+from geodp.files.messages import FileError, excerpt
+from geodp.files.naming import expression, literal, parse_manifold
+from geodp.files.parquet import open_parquet
+from geodp.files.table import Table
+from geodp.manifolds import Manifold
+from geodp.manifolds._functions import Array
+
+__all__ = ["LAYOUTS", "FileError", "Layout", "layouts", "parse_center", "parse_manifold", "read_records"]
+
+#: The table of layouts above, for help texts.
+LAYOUTS = (__doc__ or "")[(__doc__ or "").find("====") : (__doc__ or "").rfind("====") + 4]
+
+_OPENERS: dict[str, Callable[[Path, frozenset[str]], Table]] = {
+    ".npy": open_array,
+    ".npz": open_array,
+    ".csv": CsvTable,
+    ".parquet": open_parquet,
+}
+
+
+def _open(path: Path, wanted: frozenset[str]) -> Table:
+    opener = _OPENERS.get(path.suffix.lower())
+    if opener is None:
+        raise FileError(f"{path} must be a {', '.join(_OPENERS)} file, and its name must say so")
+    if not path.is_file():
+        raise FileError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
+    if path.stat().st_size == 0:
+        raise FileError(f"{path} is empty: it must hold one record a line or row")
+    return opener(path, wanted)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+    except ValueError as error:  # what the library behind a format says may quote a cell
+        raise FileError(f"{path} cannot be read: {type(error).__name__}") from None
+
+
+def read_records(
+    path: str | os.PathLike[str],
+    manifold: Manifold,
+    *,
+    columns: Sequence[str | int] | str | None = None,
+    layout: str = "auto",
+) -> Array:
+    """The records in a file, as float64 of shape ``(n, *point_shape)``; see the table above for the layouts.
+
+    ``columns`` picks columns by name, or by position from 0, as a list or a text such as ``"lat, lon"``. Records that are
+    no points are kept: those that cannot be written down at all are full of NaN. A float64 ``.npy`` array that holds the
+    points as they are stays on disk, mapped read-only. Every :class:`FileError` is about public things: names, shapes, types.
+
+    >>> from geodp import Sphere
+    >>> read_records("arrivals.csv", Sphere(1))
+    Traceback (most recent call last):
+        ...
+    geodp.files.FileError: there is no file arrivals.csv
+    """
+    chosen = chosen_columns(columns)
+    wanted = frozenset(name for name in chosen or () if isinstance(name, str) and not name.isdecimal())
+    with _reading(Path(path)):
+        return _records(_open(Path(path), wanted), manifold, chosen, layout)
+
+
+def chosen_columns(columns: Sequence[str | int] | str | None) -> Sequence[str | int] | None:
+    return [name.strip() for name in columns.split(",")] if isinstance(columns, str) else columns
+
+
+def _records(table: Table, manifold: Manifold, columns: Sequence[str | int] | None, layout: str) -> Array:
+    return read_points(table, manifold, *plan_reading(table, manifold, columns, layout))
+
+
+def plan_reading(table: Table, manifold: Manifold, columns: Sequence[str | int] | None, layout: str) -> tuple[list[int], Layout]:
+    """Positions of the columns to read, in the order of the layout that fits them, and this layout."""
+    array = table.array if isinstance(table, ArrayTable) else None
+    if array is not None and array.ndim > 2 and (array.shape[1:] != manifold.point_shape or columns is not None):
+        shape = ", ".join(["n", *map(str, manifold.point_shape)])
+        raise FileError(
+            f"{table.path} holds an array of shape {array.shape}, but {manifold} is read from arrays of shape ({shape}) "
+            "or from rows of which columns may be chosen"
+        )
+    picked = table.pick(columns)
+    width = sum(table.widths[i] for i in picked)
+    header = [table.names[i] for i in picked] if table.names and width == len(picked) else None
+
+    def clock() -> bool:
+        return len(picked) == 1 and table.holds_clock_times(picked[0])
+
+    choice, order = choose(str(table.path), manifold, layout, width, header, table.found(picked), clock)
+    return ([picked[i] for i in order] if width == len(picked) else picked), choice
+
+
+def read_points(table: Table, manifold: Manifold, columns: list[int], choice: Layout) -> Array:
+    array = table.array if isinstance(table, ArrayTable) else None
+    if array is not None and array.ndim > 2 and choice.convert is None and array.dtype.kind in "fiu":
+        return float64(array)
+    return to_points(manifold, choice, table.numbers(columns, choice.clock))
+
+
+def parse_center(text: str | os.PathLike[str], manifold: Manifold, *, layout: str = "auto") -> Array:
+    """The point that a text stands for: ``origin``, numbers, a clock time on the circle, or the name of a file.
+
+    Numbers and files hold one point in any layout of :func:`read_records`, in the one called ``layout`` if their number
+    fits it. In a file a matrix may also stand as it is printed, and a vector as a column.
+
+    >>> from geodp import SPD, Sphere
+    >>> parse_center("[2, 0, 1]", SPD(2))
+    array([[2., 0.],
+           [0., 1.]])
+    >>> parse_center("06:00", Sphere(1)).round(12)
+    array([1., 0.])
+    """
+    if not isinstance(text, str) or Path(text.strip()).suffix.lower() in _OPENERS:
+        path = Path(text.strip() if isinstance(text, str) else text)
+        point, source = _read_center(path, manifold, layout), f"the centre in {path}"
+        # a file of records given by mistake must not be quoted: the condition is said without the number found
+        wrong = (manifold.check_point(point) or "").partition(" but ")[0]
+    else:
+        point, source = _type_center(text.strip(), manifold, layout), f"the centre {excerpt(text)}"
+        wrong = manifold.check_point(point) or ""
+    if wrong:
+        raise ValueError(f"{source} is not a point of {manifold}: {wrong}")
+    return point
+
+
+def _type_center(text: str, manifold: Manifold, layout: str) -> Array:
+    if text.lower() == "origin":
+        return manifold.origin
+    source = f"the centre {excerpt(text)}"
+    clock = [choice for choice in layouts(manifold) if choice.clock]
+    if clock and CLOCK.fullmatch(text):
+        return to_points(manifold, clock[0], np.array([[seconds(text)]]))[0]
+    try:
+        numbers = np.array(literal(expression(text)), dtype=np.float64)
+    except (ValueError, ArithmeticError):
+        hint = f"write origin, numbers such as [0, 0, 1], or the name of a {', '.join(_OPENERS)} file"
+        raise ValueError(f"{source} is neither origin nor numbers nor a file: {hint}") from None
+    if numbers.ndim > 1 and numbers.shape != manifold.point_shape:
+        raise ValueError(f"{source} has shape {numbers.shape}, but one point of {manifold} has shape {manifold.point_shape}")
+    count = f"{numbers.size} {'number' if numbers.size == 1 else 'numbers'}"
+    name = _center_layout(manifold, layout, numbers.size)
+    choice, order = choose(source, manifold, name, numbers.size, None, count, lambda: False)
+    return to_points(manifold, choice, numbers.reshape(1, -1)[:, order])[0]
+
+
+def _read_center(path: Path, manifold: Manifold, layout: str) -> Array:
+    with _reading(path):
+        table = _open(path, frozenset())
+        columns = table.pick(None)
+        width = sum(table.widths[i] for i in columns)
+        as_printed = (table.records, width) == manifold.point_shape
+        in_a_column = width == 1 and table.records in {choice.columns for choice in layouts(manifold)}
+        if table.records > 1 and (as_printed or in_a_column):
+            table, width = ArrayTable(path, table.numbers(columns, False).reshape(1, -1)), table.records * width
+        if table.records != 1:
+            raise FileError(f"{path} holds {table.records} records, but the centre is one point of {manifold}")
+        return np.array(_records(table, manifold, None, _center_layout(manifold, layout, width))[0])
+
+
+def _center_layout(manifold: Manifold, layout: str, width: int) -> str:
+    """The layout of the records, unless the centre is plainly written in another."""
+    other = [choice for choice in layouts(manifold) if choice.name == layout and choice.columns != width]
+    return "auto" if other else layout

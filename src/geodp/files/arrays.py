@@ -1,0 +1,94 @@
+"""Records in NumPy files."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.files.cells import seconds
+from geodp.files.messages import FileError, listed, short
+from geodp.files.table import MOST_COLUMNS, Table
+from geodp.manifolds._functions import Array
+
+
+class ArrayTable(Table):
+    def __init__(self, path: Path, array: NDArray[Any]) -> None:
+        if array.dtype.kind not in "fiuUS":
+            raise FileError(f"{path} holds an array of dtype {short(array.dtype)}, but records are real numbers or clock times")
+        if array.ndim == 0 or len(array) == 0:
+            raise FileError(f"{path} holds an array of shape {array.shape}, which has no records")
+        width = math.prod(array.shape[1:])
+        if width > MOST_COLUMNS:
+            raise FileError(f"{path} holds an array of shape {array.shape}, which has more than {MOST_COLUMNS} columns")
+        self.path, self.array, self.records, self.names = path, array, len(array), None
+        self.widths = (1,) * width
+
+    def found(self, columns: Sequence[int] | None = None) -> str:
+        return f"{super().found(columns)} in an array of shape {self.array.shape}"
+
+    def holds_clock_times(self, column: int) -> bool:
+        return self.array.dtype.kind in "US"
+
+    def numbers(self, columns: list[int], clock: bool) -> Array:
+        if clock != (self.array.dtype.kind in "US"):
+            wanted = "clock times as text" if clock else "numbers"
+            raise FileError(
+                f"{self.path} holds an array of dtype {short(self.array.dtype)}, but this layout is read from {wanted}"
+            )
+        rows = self.array.reshape(self.records, -1)
+        rows = rows if columns == list(range(rows.shape[1])) else rows[:, columns]
+        if clock:
+            texts = np.char.decode(rows, "latin-1") if rows.dtype.kind == "S" else rows
+            return np.array([[seconds(cell) for cell in row] for row in texts.tolist()]).reshape(self.records, len(columns))
+        return float64(rows)
+
+
+def float64(array: NDArray[Any]) -> Array:
+    with np.errstate(all="ignore"):
+        return array.astype(np.float64, copy=False)
+
+
+def open_array(path: Path, wanted: frozenset[str]) -> Table:
+    with path.open("rb") as file:
+        names, array = load_array(path, file)
+    if array is None:
+        raise FileError(f"{path} holds {len(names)} arrays ({listed(names)}): call the one with the records x or records")
+    return ArrayTable(path, array)
+
+
+def load_array(path: Path, file: BinaryIO) -> tuple[list[str], NDArray[Any] | None]:
+    """The array in a NumPy file and its name, or all names if it is not clear which one is meant."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loaded = np.load(file, allow_pickle=False) if _is_zip(file) else _map(path, file)
+            if isinstance(loaded, np.ndarray):
+                return [], loaded
+            with loaded:
+                names = list(loaded.files)
+                likely = names if len(names) == 1 else [name for name in names if name.lower() in ("x", "records")]
+                array = loaded[likely[0]] if len(likely) == 1 else None
+                return names, array if isinstance(array, np.ndarray) else None
+    # whatever a damaged file makes the loader say may quote it
+    except Exception:
+        hint = "write one with numpy.save from an array of numbers"
+        raise FileError(f"{path} is not a NumPy file that can be read without unpickling objects: {hint}") from None
+
+
+def _is_zip(file: BinaryIO) -> bool:
+    start = file.read(2)
+    file.seek(0)
+    return start == b"PK"
+
+
+def _map(path: Path, file: BinaryIO) -> Any:
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except ValueError:  # an empty array cannot be mapped
+        return np.load(file, allow_pickle=False)

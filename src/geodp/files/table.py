@@ -1,0 +1,54 @@
+"""What all formats of files have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+from geodp.files.messages import FileError, excerpt, listed
+from geodp.manifolds._functions import Array
+
+#: Points that large fit no memory many times over, and no use.
+MOST_COLUMNS = 10**7
+
+
+class Table(ABC):
+    """The records of a file before anything is known of a manifold: ``records`` rows in columns of one or more numbers."""
+
+    path: Path
+    records: int
+    names: tuple[str, ...] | None
+    widths: tuple[int, ...]
+
+    @abstractmethod
+    def numbers(self, columns: list[int], clock: bool) -> Array:
+        """The numbers in these columns, or with ``clock`` the seconds since midnight, as rows."""
+
+    @abstractmethod
+    def holds_clock_times(self, column: int) -> bool: ...
+
+    def shown_names(self) -> tuple[str, ...] | None:
+        return self.names
+
+    def found(self, columns: Sequence[int] | None = None) -> str:
+        """What a sentence says about the columns."""
+        chosen = range(len(self.widths)) if columns is None else columns
+        width = sum(self.widths[i] for i in chosen)
+        shown = self.shown_names()
+        names = f" ({listed([shown[i] for i in chosen])})" if shown else ""
+        return f"{width} {'column' if width == 1 else 'columns'}{names}"
+
+    def pick(self, columns: Sequence[str | int] | None) -> list[int]:
+        """Positions of columns given by name or by position from 0; all that have a name, if none are given."""
+        if columns is None:
+            return [i for i in range(len(self.widths)) if self.names is None or self.names[i]]
+        return [self._position(column) for column in columns]
+
+    def _position(self, column: str | int) -> int:
+        name = str(column)
+        if isinstance(column, str) and self.names is not None and self.names.count(name) == 1:
+            return self.names.index(name)
+        if name.isdecimal() and int(name) < len(self.widths):
+            return int(name)
+        raise FileError(f"{self.path} has {self.found()} and no single one called {excerpt(name)}")
