@@ -177,14 +177,13 @@ class SPDLogEuclidean(_PositiveDefinite, FlatManifold):
         return _matrix_exp(_matrix_log(p) + _matrix_log(x))
 
     def log_rounding(self, p: Array, reach: float) -> float:
-        # a difference quotient of logarithms is at most the inverse of the smaller eigenvalue
+        # The error of a logarithm is that of the eigenvalues over the smallest of them: the condition, which from p to q grows
+        # by at most exp(sqrt(2) reach). Back in coordinates the condition of p enters, times the length.
         return 4.0 * (self.k + 4) * EPSILON * _condition(p) * math.exp(min(math.sqrt(2.0) * reach, 300.0)) * (1.0 + reach)
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        # Eigenvalues of p and q are within a factor exp(radius) of those of the centre, so the largest of both over the smallest
-        # of both is at most condition * exp(2 radius); back in coordinates the condition of p enters, which is at most
-        # condition * exp(sqrt(2) radius). Both are below what follows.
-        return math.exp(min(math.sqrt(2.0) * radius, 300.0)) * self.log_rounding(center, radius)
+        # p is no worse conditioned than a q so far from the centre may be, and both are at most twice that far apart
+        return 2.0 * self.log_rounding(center, radius)
 
 
 def cholesky(p: Array) -> tuple[Array, Array]:
@@ -217,7 +216,7 @@ def _log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
     itself. Where the eigenvalues spread far, the singular values of ``L^-1 L_q`` keep twice as many digits.
     """
     difference = conjugate(inverse, q - p)
-    near = np.abs(difference).max(axis=(-1, -2)) < 0.5
+    near = frobenius(difference) < 0.5
     values, vectors = eigh(np.where(near[..., None, None], difference, conjugate(inverse, q)))
     with np.errstate(all="ignore"):
         logs = np.where(near[..., None], np.log1p(values), np.log(values))
@@ -291,12 +290,15 @@ def _log_difference(p: Array, q: Array) -> Array:
     """``log q - log p``, accurate relative to itself.
 
     With ``p = U a U'`` and ``q = V b V'`` both ``U'(q - p)V`` and ``U'(log q - log p)V`` are entrywise multiples of
-    ``U'V``; their quotient is the difference quotient of the logarithm.
+    ``U'V``; their quotient is the difference quotient of the logarithm. Far from each other, the logarithms one by one are
+    the more accurate.
     """
     p_values, p_vectors = eigh(symmetric(p))
     q_values, q_vectors = eigh(symmetric(q))
+    far = spectral(q_vectors, np.log(q_values)) - spectral(p_vectors, np.log(p_values))
     quotients = log_difference_quotient(q_values[..., None, :], p_values[..., :, None])
-    return symmetric(p_vectors @ (quotients * (transpose(p_vectors) @ symmetric(q - p) @ q_vectors)) @ transpose(q_vectors))
+    near = symmetric(p_vectors @ (quotients * (transpose(p_vectors) @ symmetric(q - p) @ q_vectors)) @ transpose(q_vectors))
+    return np.where((frobenius(far) < 0.5)[..., None, None], near, far)
 
 
 def _spd_requirements(x: Array) -> Iterator[Requirement]:
