@@ -124,6 +124,12 @@ def _certificate(ball: Ball, gamma: float) -> float:
     return math.asin(sine) / root * (1.0 + 8.0 * EPSILON) if sine < 1.0 else math.inf
 
 
+def flatness(ball: Ball) -> float:
+    """A lower bound on the Hessian of half the mean squared distance at the mean: gradient steps shrink the error by it."""
+    angle = math.sqrt(ball.manifold.curvature) * ball.reach
+    return angle / math.tan(angle) if angle > 0.0 else 1.0
+
+
 class _State(NamedTuple):
     """What one pass over the data says about a point."""
 
@@ -143,6 +149,8 @@ class _Solver:
         self.passes = 0
         self.trust = 2.0 * ball.reach
         self.lowest = math.inf
+        # near the mean a gradient step shrinks the gradient by more than this, where rounding hides what it does to the energy
+        self.slow = 1.0 - 0.25 * flatness(ball) / self._steepest()
         self.history: deque[tuple[Array, Array]] = deque(maxlen=_MEMORY)
 
     def solve(self, tolerance: float | None) -> MeanResult:
@@ -183,11 +191,12 @@ class _Solver:
             if self.trust <= safe:
                 break
         self.trust = max(self.trust, 2.0 * safe)
+        self.history.clear()  # secants that have misled would again
         return self._move(state, state.gradient / self._steepest())
 
     def _proves_itself(self, state: _State, trial: _State) -> bool:
         """The energy fell as much as a gradient step must lower it; or the gradient did, where it says how far the mean is."""
-        certified = trial.bound < 1.99 * self.ball.reach and trial.gamma <= 0.7 * self.lowest
+        certified = trial.bound < 1.99 * self.ball.reach and trial.gamma <= self.slow * self.lowest
         return certified or trial.energy < state.energy - 0.25 * state.gamma**2 / self._steepest()
 
     def _steepest(self) -> float:

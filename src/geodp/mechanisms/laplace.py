@@ -31,7 +31,7 @@ from functools import cached_property
 
 from geodp.ball import Ball
 from geodp.manifolds.manifold import EPSILON, real_number
-from geodp.mean import default_tolerance
+from geodp.mean import default_tolerance, flatness
 from geodp.noise import exact
 from geodp.noise.laws import GREATEST_SCALE, LEAST_SCALE, Laplace
 from geodp.sensitivity import Bound, sensitivity
@@ -70,10 +70,10 @@ def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Cal
             f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {tolerance:.2g}, more than "
             f"a tenth of the radius {ball.radius:g}. A smaller radius, or a centre with a smaller condition number, would work"
         )
-    if _flatness(ball) < 1e-3:
+    if flatness(ball) < 1e-3:
         raise ValueError(
             f"the radius {ball.radius:g} is too close to the largest one, {ball.max_radius:g}, for means to be computed in "
-            f"bounded time, and one record could move them {2.0 / _flatness(ball) / n:.3g} radii: choose a smaller one"
+            f"bounded time, and one record could move them {2.0 / flatness(ball) / n:.3g} radii: choose a smaller one"
         )
     scale = (delta + 2.0 * tolerance) / epsilon * (1.0 + 8.0 * EPSILON)
     # past these floats cannot hold what a receipt says about the noise, and a receipt must never fail after the charge
@@ -98,12 +98,6 @@ def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Cal
             "make it larger or the ball smaller"
         )
     return Calibration(ball, int(n), epsilon, bound, delta, tolerance, scale)
-
-
-def _flatness(ball: Ball) -> float:
-    """A lower bound on the Hessian of half the mean squared distance at the mean: gradient steps shrink the error by it."""
-    angle = math.sqrt(ball.manifold.curvature) * ball.reach
-    return angle / math.tan(angle) if angle > 0.0 else 1.0
 
 
 def numerical_tolerance(ball: Ball) -> float:
