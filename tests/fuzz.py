@@ -684,7 +684,8 @@ def check_file(case: tuple[Content, Manifold | None, str, Any]) -> None:
     manifold = other or content.manifold
     path = content.write()
     before = path.read_bytes()
-    read = attempt(lambda: read_records(path, manifold, layout=layout, columns=columns))
+    header = (None, False, True)[content.seed % 3]
+    read = attempt(lambda: read_records(path, manifold, layout=layout, columns=columns, header=header))
     if read.refusal is None:
         x = read.value
         if x.dtype != np.float64 or x.shape[1:] != manifold.point_shape or not len(x):
@@ -931,7 +932,7 @@ def set_stage() -> None:
     Path("x.txt").write_text(SECRET)
     Path("junk.npy").write_text(SECRET * 30)
     points = np.tile([0.8675309, 0.0, math.sqrt(1.0 - 0.8675309**2)], (40, 1))
-    np.savetxt("good.csv", points, delimiter=",")
+    np.savetxt("good.csv", points, delimiter=",", header="x,y,z", comments="")
     np.save("secret.npy", np.resize(np.array(NUMBERS), (30, 3)))
     Ledger("sqlite:///cli.db").open("d", 10**8)
 

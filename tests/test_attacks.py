@@ -377,7 +377,7 @@ def test_everything_a_command_prints_and_writes_but_the_value_is_the_same_for_al
             if suffix == ".npy":
                 np.save("x.npy", x)
             else:
-                np.savetxt("x.csv", x, delimiter=",")
+                np.savetxt("x.csv", x, delimiter=",", header="x,y,z", comments="")
             arguments = ["mean", f"x{suffix}", "-m", "Sphere(2)", "-r", "0.5", "-e", "2", *COMMANDS[command]]
             result = CliRunner(env={"COLUMNS": "200"}).invoke(app, arguments)
             assert isinstance(result.exception, SystemExit | None)

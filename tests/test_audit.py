@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -32,7 +36,9 @@ from geodp import (
     Manifold,
     PlanarShapes,
     Sphere,
+    _records,
     audit,
+    auditing,
     frechet_mean,
     private_mean,
     sensitivity,
@@ -45,6 +51,7 @@ from geodp.cli import app
 from geodp.manifolds._functions import Array
 from geodp.mechanisms.laplace import calibrate
 from geodp.noise import exact
+from geodp.study import runner
 
 EPSILONS = (0.1, 1.0, 5.0)
 #: A family of audits raises a false alarm with at most this probability.
@@ -385,6 +392,82 @@ def test_a_failure_in_another_process_is_reported_without_its_text() -> None:
         list(run([mechanisms.Task(0, 10, np.random.SeedSequence(1))]))
 
 
+#: Starts an audit with two workers and says their numbers; Ctrl-C works in it whatever started it.
+AUDITING = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from geodp.auditing import mechanisms
+start = mechanisms._Worker.__init__
+def started(self, *given):
+    start(self, *given)
+    print(self._process.pid, flush=True)
+mechanisms._Worker.__init__ = started
+from geodp import auditing
+auditing.cores = lambda: 2
+from geodp.cli import app
+app()
+"""
+LONG_AUDIT = ["audit", "-m", "SPD(3)", "-r", "1", "-n", "100", "-e", "1", "--path", "exact", "--draws", "1000000"]
+
+
+@pytest.fixture
+def audit_under_way() -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A long audit on the command line, in a group of processes of its own as a terminal makes it, and its two workers."""
+    command = [sys.executable, "-c", AUDITING, *LONG_AUDIT]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            workers = [int(process.stdout.readline()) for _ in range(2)]
+            time.sleep(2.0)  # by now the workers draw, or import what they need to; both must end well
+            yield process, workers
+        finally:
+            process.kill()
+
+
+def is_running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks Linux which processes run")
+UnderWay = tuple[subprocess.Popen[str], list[int]]
+
+
+@needs_proc
+def test_ctrl_c_ends_an_audit_and_its_workers_without_a_traceback(audit_under_way: UnderWay) -> None:
+    process, workers = audit_under_way
+    assert all(map(is_running, workers))
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: to the whole group
+    _, said = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert "Traceback" not in said, said
+    assert not any(map(is_running, workers))
+
+
+@needs_proc
+def test_workers_end_in_the_middle_of_a_task_when_whoever_gave_it_is_killed(audit_under_way: UnderWay) -> None:
+    """A task takes some seconds; the workers do not wait for its end, nor complain that nobody listens."""
+    process, workers = audit_under_way
+    assert all(map(is_running, workers))
+    process.kill()
+    end = time.monotonic() + 20.0
+    while any(map(is_running, workers)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(is_running, workers))
+    assert process.communicate(timeout=30)[1] == ""
+
+
+def test_all_cores_are_those_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 8}, raising=False)
+    assert [auditing._workers(None), runner.cores(), _records.cores()] == [3, 3, 3]
+    assert auditing._workers(2) == 2
+
+
 # ------------------------------------------------------------------------------------------ arguments and results
 
 
@@ -407,6 +490,11 @@ def test_a_result_about_given_records_says_that_it_is_not_private() -> None:
     given = audit(CAP.ball, pair=worst_case_pair(CAP.ball, 10), draws=500, seed=1)
     assert given.n == 10
     assert str(given).startswith("NOT PRIVATE")
+    assert json.loads(given.to_json())["note"] == given.note == str(given).splitlines()[0]
+    made_up = audit(CAP.ball, 10, draws=500, seed=1)
+    assert json.loads(made_up.to_json())["note"] == made_up.note
+    assert "NOT PRIVATE" not in made_up.to_json()
+    assert "describes no records" in made_up.note
 
 
 ONE = np.tile(NORTH, (3, 1))
@@ -439,7 +527,7 @@ def test_a_mistake_gets_one_sentence(arguments: dict[str, object], kind: type[Ex
 
 
 def test_a_ball_is_needed() -> None:
-    with pytest.raises(TypeError, match=r"must be a geodp\.Ball but is of type Sphere"):
+    with pytest.raises(TypeError, match=r"Ball but is of type Sphere: make one with Ball\(Sphere\(2\), center, radius\)$"):
         audit(Sphere(2), 10, 1.0)
 
 
@@ -485,11 +573,11 @@ def test_the_command_reads_two_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "needs the number of records n"),
+        ([], "give the number of records with --records"),
         (["--first", "a.csv"], "--first and --second go together"),
         (["--n", "100", "--path", "fast"], "one of float, exact, release"),
         (["--first", "no.csv", "--second", "no.csv"], "there is no file no.csv"),
-        (["--n", "100", "--draws", "4000", "--plot", "nowhere/loss.png"], "cannot write to the directory of nowhere/loss.png"),
+        (["--n", "100", "--draws", "4000", "--plot", "nowhere/loss.png"], "there is no directory nowhere: make it first"),
         (["--n", "100", "--draws", "4000", "--plot", "loss.doc"], "loss.doc must end in .png, .svg or .pdf"),
     ],
 )

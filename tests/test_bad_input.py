@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from cases import MANIFOLDS, random_points
 
-from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
+from geodp import (
+    SPD,
+    Ball,
+    Euclidean,
+    Grassmann,
+    Hyperbolic,
+    Manifold,
+    PlanarShapes,
+    Product,
+    Rotations,
+    SPDLogEuclidean,
+    Sphere,
+    audit,
+    frechet_mean,
+    plan,
+    private_mean,
+    sensitivity,
+)
 
 every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 
@@ -157,3 +179,54 @@ def test_results_past_the_range_of_float64_are_refused() -> None:
 def test_impossible_manifolds_are_refused(make: object, error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=re.escape(sentence)):
         make()
+
+
+TENSORS = np.tile(np.eye(3), (500, 1, 1))
+TAKE_A_BALL: dict[str, Callable[[Any], object]] = {
+    "private_mean": lambda ball: private_mean(TENSORS, ball, 1.0),
+    "frechet_mean": lambda ball: frechet_mean(TENSORS, ball),
+    "sensitivity": lambda ball: sensitivity(ball, 100),
+    "plan": lambda ball: plan(ball, n=100, epsilon=1.0),
+    "audit": lambda ball: audit(ball, 100, 1.0),
+}
+
+
+@pytest.mark.parametrize("function", TAKE_A_BALL)
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (None, "the ball must be a Ball but is of type NoneType: make one with Ball(manifold, center, radius)"),
+        (SPD(3), "the ball must be a Ball but is of type SPD: make one with Ball(SPD(3), center, radius)"),
+        (1.5, "the ball must be a Ball but is of type float: make one with Ball(manifold, center, radius)"),
+    ],
+    ids=["None", "manifold", "radius"],
+)
+def test_what_is_no_ball_is_named_with_how_to_make_one(function: str, given: object, sentence: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(sentence)}$"):
+        TAKE_A_BALL[function](given)
+
+
+@pytest.mark.parametrize("mean", [lambda x, ball: private_mean(x, ball, 1.0), frechet_mean], ids=["private_mean", "frechet_mean"])
+@pytest.mark.parametrize("wrapped", [lambda x: x, lambda x: [x], lambda x: lambda: iter([x])], ids=["array", "list", "function"])
+def test_a_wrong_shape_of_records_is_shown_as_it_is(mean: Callable[..., object], wrapped: Callable[[Any], Any]) -> None:
+    ball = Ball(SPD(3), np.eye(3), 1.0)
+    for shape in ((3, 3, 500), (500, 3, 4), (500, 4, 4), (3, 3, 3, 3)):
+        x = wrapped(np.zeros(shape))
+        # a list of anything but chunks is read as one array
+        found = (1, *shape) if isinstance(x, list) and len(shape) != 3 else shape
+        with pytest.raises(ValueError, match=re.escape(f"x has shape {found}, but records of SPD(3) have shape (n, 3, 3)")):
+            mean(x, ball)
+
+
+@pytest.mark.parametrize("mean", [lambda x, ball: private_mean(x, ball, 1.0), frechet_mean], ids=["private_mean", "frechet_mean"])
+def test_the_name_of_a_file_is_no_record(mean: Callable[..., object]) -> None:
+    ball = Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5)
+    for name, what in (("t.npy", "text"), (np.str_("t.npy"), "text"), (Path("t.npy"), "a path")):
+        with pytest.raises(TypeError, match=rf"^x is {what}: read the file with geodp\.files\.read_records$"):
+            mean(name, ball)
+
+
+def test_the_readers_of_files_are_there_after_importing_the_library_and_loaded_when_used() -> None:
+    program = "import sys, geodp; assert 'geodp.files' not in sys.modules; print(geodp.files.read_records.__name__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("read_records\n", "")

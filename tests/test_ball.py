@@ -79,6 +79,7 @@ def test_a_radius_at_or_past_the_largest_is_refused_with_the_limit_and_the_reaso
     numbers = [float(number) for number in re.findall(r"\d+\.\d+(?:e-?\d+)?", str(caught.value))]
     assert any(abs(number - largest) < 1e-12 for number in numbers)
     assert repr(manifold) in str(caught.value)
+    assert ("are these degrees?" in str(caught.value)) == (factor * largest > manifold.diameter)
 
 
 @pytest.mark.parametrize("manifold", UNBOUNDED, ids=repr)

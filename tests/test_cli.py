@@ -188,8 +188,10 @@ def test_arrays_of_matrices_and_other_separators_are_read_too(tmp_path: Path) ->
     np.savetxt(tmp_path / "blanks.csv", rows, fmt="%.17g")
     pandas.DataFrame({"tensor": list(rows)}).to_parquet(tmp_path / "lists.parquet")
     expected = private_mean(records, Ball(manifold, manifold.origin, radius), 2.0, simulate=np.random.default_rng(0))
+    said = {"headless.csv": ("--no-header", "--layout", "full"), "lists.parquet": ("--layout", "full")}
+    said["blanks.csv"] = said["headless.csv"]
     for path in sorted({*tmp_path.glob("*.npy"), *tmp_path.glob("*.csv"), *tmp_path.glob("*.parquet")}):
-        result = run("mean", path, "-m", "SPD(3)", "-r", radius, "-e", 2, "--json")
+        result = run("mean", path, "-m", "SPD(3)", "-r", radius, "-e", 2, "--json", *said.get(path.name, ()))
         assert result.exit_code == 0, (path.name, result.stderr)
         np.testing.assert_allclose(Release.from_json(result.stdout).value, expected.value, atol=1e-9, err_msg=path.name)
 
@@ -267,7 +269,7 @@ def test_budgets_are_opened_shown_and_told(directions: Path, tmp_path: Path) -> 
     url = f"sqlite:///{tmp_path}/new.db"
     opened = run("budget", "open", "scans", "--epsilon", "1.5", "--ledger", url)
     assert opened.exit_code == 0
-    assert "scans" in opened.stdout
+    assert opened.stdout == f"scans: 1.5 to spend, kept in {tmp_path}/new.db\n"
     assert run("budget", "open", "scans", "--epsilon", "1.50", "--ledger", url).exit_code == 0
     release = json.loads(run("mean", directions, *SPHERE, "-e", 0.25, "--ledger", url, "--dataset", "scans", "--json").stdout)
     shown = json.loads(run("budget", "show", "--ledger", url, "--json").stdout)
@@ -415,7 +417,10 @@ BAD: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     "center of records": (lambda here: mean(here / "x.npy", more=["-c", here / "x.npy"]), "the centre is one point"),
     "unknown bound": (lambda here: mean(here / "x.npy", more=["--bound", "blunt"]), "sharp, reimherr2021"),
     "budget exhausted": (lambda here: mean(here / "x.npy", epsilon=1.5), "has 1 of 1 left, 1.5 was asked for"),
-    "out nowhere": (lambda here: mean(here / "x.npy", more=["--out", here / "no" / "r.json"]), "cannot write"),
+    "out nowhere": (
+        lambda here: mean(here / "x.npy", more=["--out", here / "no" / "r.json"]),
+        "no directory .*/no: make it first",
+    ),
     "out is a folder": (lambda here: mean(here / "x.npy", more=["--out", here / "folder.npy"]), "folder|directory"),
 }
 
@@ -521,7 +526,7 @@ def test_a_read_only_ledger_is_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-n", 5], "two of n, epsilon and error"),
+        (["-n", 5], "two of --records, --epsilon and --error: given was --records alone"),
         (["-n", 0, "-e", 1], "must be at least 1 but is 0"),
         (["-n", 10, "-e", 0], "epsilon must be positive"),
         (["-n", 10, "-e", "nan"], "epsilon must be positive"),
@@ -530,7 +535,7 @@ def test_a_read_only_ledger_is_one_sentence() -> None:
         (["-n", 10, "--error", 0.1, "--quantile", 2], "lies between 0 and 1"),
         (["-n", 10, "-e", 1, "--bound", "blunt"], "sharp, reimherr2021"),
         (["-n", 10, "-e", 1, "--plot", "plan.docx"], "docx"),
-        (["-n", 10, "-e", 1, "--plot", "no/where/plan.png"], "cannot write to the directory of no/where/plan.png"),
+        (["-n", 10, "-e", 1, "--plot", "no/where/plan.png"], "there is no directory no/where: make it first"),
         (["-n", 10, "-e", 1, "--plot", "plan"], "must end in .png, .svg or .pdf"),
         (["-n", 10**400, "-e", 1], "records"),
         (["-n", 10, "-e", 1e-320], "scale|sigma|epsilon"),
@@ -573,11 +578,72 @@ def test_brackets_in_the_name_of_a_file_are_shown_as_they_are(name: str, tmp_pat
     assert name in fails("plan", "-m", "Sphere(2)", "-r", 0.5, "-n", 10, "-e", 1, "--plot", f"{tmp_path}/gone{name}/p.png")
 
 
-@pytest.mark.parametrize("arguments", [["mean"], ["mean", "x.npy", "-m", "Sphere(2)", "-r", "wide", "-e", "1"], ["unknown"]])
-def test_what_the_parser_refuses_ends_with_code_2_and_no_traceback(arguments: list[str]) -> None:
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert "Traceback" not in result.output
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["mean"], "missing argument 'file'"),
+        (["mean", "x.npy", "-m", "Sphere(2)", "-r", "wide", "-e", "1"], "--radius must be a number; see .*mean --help"),
+        (["mean", "x.npy", "-m", "Sphere(2)", "-r", "1", "-e", "abc"], "--epsilon must be a number; see"),
+        (["plan", *SPHERE, "-n", "1.5", "-e", "1"], "--records must be a whole number; see"),
+        (["plan", *SPHERE, "-n", "[red]", "-e", "1"], "--records must be a whole number; see"),
+        (["study", "--seed", "-1"], "invalid value for '--seed'"),
+        (["mean", "x.npy", "--epsilom", "1"], "no such option: --epsilom"),
+        (["budget", "shut"], "no such command 'shut'; see .*budget --help"),
+        (["unknown"], "no such command 'unknown'"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
+)
+def test_what_the_parser_refuses_is_one_sentence_too(arguments: list[object], sentence: str) -> None:
+    assert re.search(sentence, fails(*arguments))
+
+
+def test_without_a_command_there_is_help() -> None:
+    for command in ((), ("budget",)):
+        assert "--help" in run(*command).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["plan", *SPHERE], "give two of --records, --epsilon and --error: given was none of them"),
+        (["plan", *SPHERE, "-n", 5], "given was --records alone"),
+        (["plan", *SPHERE, "-n", 5, "-e", 1, "--error", 1], "given were --records, --epsilon, --error"),
+        (["plan", *SPHERE, "-n", 5, "-e", 1, "--quantile", 0.5], "--quantile goes with --error"),
+        (["plan", "-m", "Sphere(2)", "-r", 1.2, "-n", 5, "-e", 1, "--bound", "reimherr2021"], "; --bound sharp holds up to"),
+        (["audit", *SPHERE, "-e", 1], "with --records, or two files with --first and --second"),
+        (["audit", *SPHERE, "-e", 1, "-n", 10**12], "error: --records is 1000000000000, but"),
+        (["audit", *SPHERE, "-e", 1, "-n", 7, "--first", "x.npy", "--second", "x.npy"], "leave --records out"),
+        (["mean", "x.npy", *SPHERE, "-e", 1, "--dataset", "d"], "--ledger and --dataset go together"),
+        (["mean", "wide.csv", *SPHERE, "-e", 1], ": pick those of a record with --columns"),
+        (["mean", "bare.csv", *SPHERE, "-e", 1], "say --no-header if it is a record, --header if"),
+        (["mean", "bare.csv", *SPHERE, "-e", 1, "--no-header"], "name the layout with --layout, cartesian or"),
+        (["budget", "show", "--ledger", "sqlite:///new.db"], "open a data set with geodp budget open first"),
+    ],
+    ids=lambda value: " ".join(map(str, value))[:60] if isinstance(value, list) else "",
+)
+def test_the_command_line_speaks_of_its_own_options(
+    arguments: list[object], sentence: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(here)
+    (here / "wide.csv").write_text("a,b,c,d\n1,2,3,4\n")
+    (here / "bare.csv").write_text("0,0,1\n0,0,1\n")
+    said = fails(*arguments)
+    assert sentence in said
+    assert not re.search(r"\w=", said), "an argument of Python"
+
+
+@pytest.mark.usefixtures("simulated")
+@pytest.mark.parametrize("header", [False, True])
+def test_whether_the_first_line_is_a_record_is_said_and_not_guessed(header: bool, here: Path) -> None:
+    axes = random_points(Sphere(2), 40, np.random.default_rng(3), 0.6)
+    np.savetxt(here / "axes.csv", axes, delimiter=",")
+    said = ("--layout", "cartesian", "--header" if header else "--no-header")
+    result = run("mean", here / "axes.csv", *SPHERE, "-e", 2, "--json", *said)
+    assert json.loads(result.stdout)["n"] == (39 if header else 40)
+    assert run("check", here / "axes.csv", *SPHERE, *said).exit_code == 0
+    (here / "axes.csv").write_text("a,b,c\n" + "0,0,1,\n" * 5)
+    checked = run("check", here / "axes.csv", *SPHERE)
+    assert "Not one is a point" in checked.stdout
 
 
 def test_a_release_is_not_lost_when_its_file_cannot_be_written(here: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -712,3 +778,24 @@ def test_the_module_can_be_run(tmp_path: Path) -> None:
     command = partial(subprocess.run, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
     done = command([sys.executable, "-m", "geodp.cli", "mean", "gone.npy", "-m", "Sphere(2)", "-r", "0.5", "-e", "1"])
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: there is no file gone.npy\n")
+
+
+def test_a_paid_release_whose_receipt_cannot_be_kept_is_printed_with_a_warning(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{here / 'budget.db'}"
+    run("budget", "open", "d", "--epsilon", 2, "--ledger", url)
+
+    def refuse(self: Ledger, number: int, receipt: str) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(Ledger, "attach", refuse)
+    result = run(*mean(here / "x.npy", more=["--ledger", url, "--dataset", "d", "--json"]))
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["charge"] == 1
+    assert re.fullmatch(r"warning: charge 1 is entered [^\n]+Do not release again[^\n]+\n", result.stderr), result.stderr
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "geodp", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"geodp {geodp.__version__}\n"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,18 @@ import pytest
 from cases import random_points
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from geodp import SPD, Ball, Euclidean, Grassmann, Ledger, Manifold, Sphere, frechet_mean, private_mean
 from geodp._passes import Pass
+from geodp.cli import app
 from geodp.mean import mean_of_counted
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 import geodp._dask  # noqa: E402 - it needs Dask
+import geodp.dask_files  # noqa: E402
 
 BALLS = [Ball(SPD(3), np.eye(3), 1.2), Ball(Sphere(2), Sphere(2).origin, 1.0), Ball(Grassmann(2, 5), Grassmann(2, 5).origin, 0.6)]
 every_ball = pytest.mark.parametrize("ball", BALLS, ids=lambda ball: repr(ball.manifold))
@@ -169,12 +175,37 @@ def test_a_block_that_cannot_be_summed_reveals_nothing_and_costs_nothing(client:
             lambda blocks=blocks: frechet_mean(blocks, ball),
             lambda blocks=blocks: private_mean(blocks, ball, 1.0, ledger=book, dataset="study"),
         ):
-            with pytest.raises(RuntimeError, match="may hold data and is not shown") as failure:
+            with pytest.raises(ValueError, match="may hold data and is not shown") as failure:
                 release()
             assert "secret-text" not in "".join(traceback.format_exception(failure.value))
         if function is lie:  # of what fails in a function of their own, users write to Dask's log what they like
             assert "secret-text" not in repr(client.get_worker_logs())
     assert book.history("study") == []
+
+
+def test_what_became_of_dead_workers_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask gives up on a block whose workers died again and again; here a scheduler says so."""
+
+    def scheduler(graph: dict[Any, Any], keys: list[Any], **_: object) -> Any:
+        raise distributed.KilledWorker("geodp-secret-text", None, 3)
+
+    ball = BALLS[1]
+    x = da.from_array(records(ball, 1000), chunks=(100, 3))
+    of_unknown_size = x[x[:, 0] > -math.inf]
+    sentence = r"reading the records failed with KilledWorker, .* is not shown: the workers .* died, .*: use smaller blocks$"
+    monkeypatch.setattr(geodp._dask, "_client", lambda: None)
+    monkeypatch.setattr(geodp.dask_files, "cluster", lambda _: nullcontext())
+    np.save(tmp_path / "x.npy", records(ball, 1000))
+    with dask.config.set(scheduler=scheduler):
+        for blocks in (x, of_unknown_size):
+            for mean in (lambda x: frechet_mean(x, ball), lambda x: private_mean(x, ball, 1.0)):
+                with pytest.raises(ValueError, match=f"^{sentence}") as failure:
+                    mean(blocks)
+                assert "secret-text" not in "".join(traceback.format_exception(failure.value))
+        command = ["mean", str(tmp_path / "x.npy"), "--dask", "local", "-m", "Sphere(2)", "-r", "1", "-e", "1"]
+        done = CliRunner(env={"COLUMNS": "200"}).invoke(app, command)
+    assert done.exit_code == 2
+    assert re.search(sentence, done.stderr.strip())
 
 
 def test_no_name_of_a_task_is_made_from_a_private_point(monkeypatch: pytest.MonkeyPatch) -> None:

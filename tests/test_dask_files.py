@@ -93,11 +93,23 @@ def test_lists_of_odd_lengths_are_invalid_records_even_where_a_block_holds_no_ot
     rows = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], None, [0.0, 0.0, 1.0], [1.0], [1.0, 0.0], [1.0, 2.0], None]
     parquet.write_table(arrow.table({"v": rows}), tmp_path / "x.parquet", row_group_size=4)
     monkeypatch.setattr(dask_files, "_BLOCK_BYTES", 3 * 8 * 4)
-    x = read_dask(tmp_path / "x.parquet", Sphere(2))
+    x = read_dask(tmp_path / "x.parquet", Sphere(2), layout="cartesian")
     assert x.chunks[0] == (4, 4)
     expected = np.full((8, 3), np.nan)
     expected[[0, 1, 3]] = np.eye(3)
     np.testing.assert_array_equal(x.compute(), expected)
+
+
+def test_no_list_of_the_first_block_decides_how_long_the_others_should_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_files, "_BLOCK_BYTES", 3 * 8)
+    rows = [[1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    parquet.write_table(arrow.table({"v": rows}), tmp_path / "x.parquet", row_group_size=1)
+    x = read_dask(tmp_path / "x.parquet", Sphere(2), layout="cartesian").compute()
+    np.testing.assert_array_equal(x, [[np.nan] * 3, [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    with pytest.raises(FileError, match="nothing public says how many numbers a record has: name the layout, cartesian or"):
+        read_dask(tmp_path / "x.parquet", Sphere(2))
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -91,6 +91,24 @@ def test_records_that_are_no_points_count_as_the_center() -> None:
     np.testing.assert_allclose(coordinates[0], coordinates[1], atol=1e-12)
 
 
+@pytest.mark.skipif(np.finfo(np.longdouble).maxexp == 1024, reason="long doubles are doubles here")
+def test_numbers_past_the_floats_are_records_like_any_other() -> None:
+    """A warning of their conversion would tell that there is one; warnings are errors in these tests."""
+    x = np.tile(np.array([0.0, 0.0, 1.0], dtype=np.longdouble), (40, 1))
+    x[3] = np.longdouble("1e4000")
+    model = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=5.0).fit(x)
+    np.testing.assert_allclose(model.transform(x)[3], model.transform(x)[0], atol=1e-12)
+    ball = model.receipt_.ball
+    assert ball.contains(x).sum() == 39
+    np.testing.assert_array_equal(ball.clip(x)[3], ball.center)
+
+
+def test_the_docstring_says_what_is_private_and_by_which_theorem() -> None:
+    text = PrivateFrechetMean.__doc__ or ""
+    for word in ("*Public*", "*Private*", "*Neighbours*", "Theorem", "replacing one row"):
+        assert word in text
+
+
 def test_every_fit_draws_anew() -> None:
     model, x = PrivateFrechetMean("Sphere(2)", radius=0.5), flat_records(Sphere(2))
     assert not np.array_equal(model.fit(x).location_.copy(), model.fit(x).location_)

@@ -177,7 +177,8 @@ NO_CLOCK = ["24:01", "12:60", "7", "", "noon", "12:00 PM", "-1:00", "1:2:3", "٠
 def test_clock_times_run_round_the_circle_from_midnight(header: str, tmp_path: Path) -> None:
     cells = [*CLOCK, *NO_CLOCK, "00:00"]
     (tmp_path / "x.csv").write_text("\n".join([header, *cells] if header else cells), encoding="utf-8")
-    read = read_records(tmp_path / "x.csv", Sphere(1), layout="auto" if header != "when" else "clock")
+    said = {"header": None if header else False, "layout": "auto" if header == "time" else "clock"}
+    read = read_records(tmp_path / "x.csv", Sphere(1), **said)
     np.testing.assert_allclose(read[: len(CLOCK)], list(CLOCK.values()), rtol=0.0, atol=1e-15)
     assert np.isnan(read[len(CLOCK) : -1]).all()
     assert read[-1].tolist() == [0.0, 1.0]
@@ -290,7 +291,8 @@ def test_lists_in_parquet_are_rows_and_a_list_of_another_length_is_an_invalid_re
     flat[3] = [None, *flat[3][1:]]
     for kind in (pa.list_(pa.float64(), 9), pa.list_(pa.float64())):
         pq.write_table(pa.table({"id": range(5), "tensor": pa.array(flat, kind)}), tmp_path / "x.parquet")
-        read = read_records(tmp_path / "x.parquet", SPD(3), columns=["tensor"])
+        layout = "auto" if pa.types.is_fixed_size_list(kind) else "full"
+        read = read_records(tmp_path / "x.parquet", SPD(3), columns=["tensor"], layout=layout)
         np.testing.assert_array_equal(read[[0, 2, 4]], points[[0, 2, 4]])
         assert np.isnan(read).any(axis=(1, 2)).tolist() == bad
 
@@ -346,8 +348,8 @@ ROWS = np.array([[0.5, -1.25, 3.0], [1e-3, 2.5e10, -7.0]])
     [
         "0.5,-1.25,3\n1e-3,2.5e10,-7\n",
         "a,b,c\n0.5,-1.25,3\n1e-3,2.5e10,-7",
-        "a;b;c\r\n0,5;-1,25;3\r\n1e-3;2,5e10;-7\r\n\r\n",
-        "a\tb\tc\n0.5\t-1.25\t3\n0.001\t2.5e10\t-7\n  \n\n",
+        "a;b;c\r\n0,5;-1,25;3\r\n1e-3;2,5e10;-7\r\n",
+        "a\tb\tc\n0.5\t-1.25\t3\n0.001\t2.5e10\t-7\n",
         "# a b c\n0.5 -1.25 3\n1e-3   2.5e10 -7\n",
         '\ufeff"a","b","c"\n"0.5","-1.25","3"\n" 1e-3",2.5e10,"-7 "\n',
         ",a,b,c\n0,0.5,-1.25,3\n1,1e-3,2.5e10,-7\n",
@@ -359,14 +361,16 @@ ROWS = np.array([[0.5, -1.25, 3.0], [1e-3, 2.5e10, -7.0]])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_csv_dialects_hold_the_same_numbers(text: str, encoding: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(text.removeprefix("\ufeff" if encoding == "utf-16" else "").encode(encoding))
-    np.testing.assert_array_equal(read_records(tmp_path / "x.csv", Euclidean(3)), ROWS)
+    header = None if any(map(str.isalpha, text.partition("\n")[0])) or text.startswith(",") else False
+    np.testing.assert_array_equal(read_records(tmp_path / "x.csv", Euclidean(3), header=header), ROWS)
 
 
 def test_files_of_numpy_savetxt_are_read(tmp_path: Path) -> None:
     points = random_points(SPD(3), 5, rng())
     for arguments in ({}, {"delimiter": ","}, {"delimiter": ",", "header": "a,b,c,d,e,f,g,h,i"}):
         np.savetxt(tmp_path / "x.csv", points.reshape(5, 9), **arguments)
-        np.testing.assert_allclose(read_records(tmp_path / "x.csv", SPD(3)), points, rtol=1e-15)
+        said = {} if "header" in arguments else {"header": False, "layout": "full"}
+        np.testing.assert_allclose(read_records(tmp_path / "x.csv", SPD(3), **said), points, rtol=1e-15)
 
 
 @pytest.mark.parametrize("columns", [["y", "x"], "y, x", [2, 1], "2,1", ["2", "x"], [np.int64(2), 1]])
@@ -382,7 +386,10 @@ def test_columns_are_chosen_by_name_or_position(columns: list[str | int] | str, 
 
 def test_a_header_with_numbers_in_it_is_one_when_columns_are_chosen_by_its_names(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("id,0,1\na,1,2\nb,3,4\n")
-    np.testing.assert_array_equal(read_records(tmp_path / "x.csv", Euclidean(1), columns=["0"]).shape, (3, 1))
+    with pytest.raises(FileError, match=r"x\.csv must name the columns.*header=False \(--no-header\) if it is a record"):
+        read_records(tmp_path / "x.csv", Euclidean(1), columns=["0"])
+    assert read_records(tmp_path / "x.csv", Euclidean(1), columns=["0"], header=False).shape == (3, 1)
+    np.testing.assert_array_equal(read_records(tmp_path / "x.csv", Euclidean(1), columns=["0"], header=True), [[1.0], [3.0]])
     (tmp_path / "x.csv").write_text("u,0,v\n1,9,2\n3,9,4\n")
     np.testing.assert_array_equal(read_records(tmp_path / "x.csv", Euclidean(2), columns="v,u"), [[2.0, 1.0], [4.0, 3.0]])
 
@@ -416,12 +423,12 @@ NO_RECORDS = [
 def test_a_line_that_is_no_record_is_one_invalid_record_and_changes_no_other(
     line: str, where: int, header: str, tmp_path: Path
 ) -> None:
-    if where == 0 and not header and line == "a,b,c":
-        pytest.skip("a first line of names is a header")
+    if not header and line == "1;2;3":
+        pytest.skip("without a header every line says what separates its cells")
     lines = [f"{i},{i + 0.25},{i + 0.5}" for i in range(5)]
     lines[where] = line
     (tmp_path / "x.csv").write_text(header + "\n".join(lines) + "\n", encoding="utf-8")
-    read = read_records(tmp_path / "x.csv", Euclidean(3))
+    read = read_records(tmp_path / "x.csv", Euclidean(3), header=None if header else False)
     expected = np.arange(5.0)[:, None] + [0.0, 0.25, 0.5]
     others = np.arange(5) != where
     np.testing.assert_array_equal(read[others], expected[others])
@@ -457,6 +464,229 @@ def test_any_numbers_are_records_of_every_layout(manifold: Manifold, tmp_path: P
         np.testing.assert_array_equal(read_records(tmp_path / "y.npy", manifold, layout=layout.name)[::-1], read)
 
 
+# ---------------------------------------------------------------------- one record decides nothing about the others
+
+
+def outcome(path: Path, manifold: Manifold, **said: object) -> Array | str:
+    try:
+        return read_records(path, manifold, **said)
+    except FileError as error:
+        return str(error)
+
+
+#: What one person may put into a line: every one of them once turned a vote about all lines.
+LINES = [
+    *NO_RECORDS,
+    "06:00",
+    "12",
+    "1.5",
+    "1;2",
+    "1\t2",
+    "1 2",
+    "a,b",
+    "lat,lon",
+    "0,5;1,5",
+    '"06:00"',
+    "\ufeff1,2",
+    "1,2,3,4,5,6,7,8,9",
+]
+
+TEXTS: dict[str, tuple[str, Manifold, list[str], dict[str, object]]] = {
+    "clock": ("when", Sphere(1), ["06:00", "07:00"], {}),
+    "clock, named": ("when", Sphere(1), ["06:00", "07:00"], {"layout": "clock"}),
+    "time": ("time", Sphere(1), ["06:00", "07:00"], {}),
+    "degrees": ("angle", Sphere(1), ["90", "180"], {"layout": "degrees"}),
+    "semicolons": ("a;b", Euclidean(2), ["0,5;1,5", "1;2"], {}),
+    "tabs": ("a\tb", Euclidean(2), ["1\t2", "3\t4"], {}),
+    "blanks": ("# a b", Euclidean(2), ["1 2", "3 4"], {}),
+    "commas": ("a,b,c", Euclidean(3), ["1,2,3", "4,5,6"], {}),
+    "latlon": ("lat,lon", Sphere(2), ["10,20", "30,40"], {}),
+    "id and point": ("id,a,b,c", Euclidean(3), ["p1,2,3,4", "p2,5,6,7"], {"columns": "a,b,c"}),
+    "wrong": ("a,b", Euclidean(3), ["1,2", "3,4"], {}),
+    "upper": ("xx,xy,yy", SPD(2), ["1,0,1", "2,0,2"], {}),
+    "undeclared": ("1,2,3", Euclidean(3), ["1,2,3", "4,5,6"], {}),
+    "headless": ("", Euclidean(3), ["1,2,3", "4,5,6"], {"header": False}),
+    "headless, several layouts": ("", SPD(2), ["1,0,1", "2,0,2"], {"header": False}),
+    "headless, named": ("", SPD(2), ["1,0,1", "2,0,2"], {"header": False, "layout": "upper"}),
+    "headless, picked": ("", Euclidean(2), ["9,1,2", "9;3;4"], {"header": False, "columns": [1, 2]}),
+}
+
+
+@pytest.mark.parametrize("records", [1, 2, 3])
+@pytest.mark.parametrize("content", TEXTS)
+def test_no_line_decides_how_the_others_are_read_or_whether(content: str, records: int, tmp_path: Path) -> None:
+    """Neighbouring files: the same sentence or as many records, of which all but the replaced one are the same."""
+    header, manifold, kinds, said = TEXTS[content]
+    lines = [kinds[i % 2] for i in range(records)]
+    path = tmp_path / "x.csv"
+
+    def read(content: list[str]) -> Array | str:
+        path.write_text("".join(f"{line}\n" for line in ([header] if header else []) + content), encoding="utf-8")
+        return outcome(path, manifold, **said)
+
+    usual = read(lines)
+    assert isinstance(usual, str) == (content in ("clock", "wrong", "undeclared", "headless, several layouts"))
+    for line in LINES:
+        for where in range(records):
+            found = read([*lines[:where], line, *lines[where + 1 :]])
+            if isinstance(usual, str):
+                assert found == usual, (line, where)
+            else:
+                assert not isinstance(found, str), (line, where, found)
+                assert found.shape == usual.shape, (line, where)
+                others = np.arange(records) != where
+                np.testing.assert_array_equal(found[others], usual[others], err_msg=f"{line!r} in line {where}")
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xf0", b"\xc3", b"\xed\xa0\x80", b"\xe2\x82", b"\xff\xfe", b"\xfe\xff1"])
+def test_bytes_that_are_no_text_leave_the_other_lines_alone(bad: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(b"a\n1\n" + bad + b"\n3\n")
+    np.testing.assert_array_equal(read_records(tmp_path / "x.csv", Euclidean(1))[[0, 2]], [[1.0], [3.0]])
+    for unit in (b"\x00\xd8", b"\x00\xdc", b"\xff\xff", b"\x00\x00"):
+        text = "a\n1\n".encode("utf-16") + unit + "\n3\n".encode("utf-16")[2:]
+        (tmp_path / "x.csv").write_bytes(text)
+        np.testing.assert_array_equal(read_records(tmp_path / "x.csv", Euclidean(1))[[0, 2]], [[1.0], [3.0]])
+
+
+def test_the_number_of_records_is_the_number_of_lines(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n\n3,4\n\n  \n")
+    read = read_records(tmp_path / "x.csv", Euclidean(2))
+    np.testing.assert_array_equal(read, [[1, 2], [np.nan] * 2, [3, 4], [np.nan] * 2, [np.nan] * 2])
+
+
+@pytest.mark.parametrize("layout", ["full", "upper", "auto"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_no_list_in_parquet_decides_how_long_the_others_should_be(layout: str, nested: bool, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if nested and layout == "upper":
+        pytest.skip("lists of lists are whole matrices")
+    kind = pa.list_(pa.list_(pa.float64())) if nested else pa.list_(pa.float64())
+    usual: list[object] = (
+        [[[2.0, 0.0], [0.0, 2.0]]] if nested else [[2.0, 0.0, 0.0, 2.0] if layout != "upper" else [2.0, 0.0, 2.0]]
+    )
+    others: list[object] = [[[1.0]], [[1.0, 2.0, 3.0]] * 3, [], None] if nested else [[1.0, 2.0, 3.0], [1.0] * 4, [1.0], [], None]
+    for other in others:
+        for rows in ([*usual, other], [other, *usual]):
+            pq.write_table(pa.table({"m": pa.array(rows, kind)}), tmp_path / "x.parquet")
+            found = outcome(tmp_path / "x.parquet", SPD(2), layout=layout)
+            if layout == "auto" and not nested:
+                assert isinstance(found, str)
+                assert "name the layout, full or upper" in found
+            else:
+                np.testing.assert_array_equal(found[rows.index(usual[0])], 2.0 * np.eye(2))
+
+
+def test_bytes_that_are_no_text_are_an_invalid_clock_time_in_parquet(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = pa.array([b"06:00", b"\xff\xfe", None], pa.binary()).view(pa.string())
+    for column in (texts, texts.cast(pa.large_binary()).view(pa.large_string()), texts.dictionary_encode()):
+        pq.write_table(pa.table({"time": column}), tmp_path / "x.parquet")
+        np.testing.assert_allclose(
+            read_records(tmp_path / "x.parquet", Sphere(1)), [[1, 0], [np.nan] * 2, [np.nan] * 2], atol=1e-15
+        )
+
+
+def test_how_long_the_longest_text_is_stays_untold(tmp_path: Path) -> None:
+    said = set()
+    for cell in ("1", "1234567890123"):
+        np.save(tmp_path / "x.npy", np.array([["1", cell]]))
+        said.add(outcome(tmp_path / "x.npy", Euclidean(2)))
+    assert len(said) == 1
+
+
+# ---------------------------------------------------------------------- headers that are nearly right
+
+
+@pytest.mark.parametrize(
+    ("names", "manifold", "sentence"),
+    [
+        ("Dxx,Dyy,Dzz,Dxy,Dxz,Dyx", SPD(3), "names Dxx, Dyy, Dzz, Dxy, Dxz but not Dyz: name each of the 6 numbers"),
+        ("Dxx,Dyy,Dzz,Dxy,Dxz,Foo", SPD(3), "names Dxx, Dyy, Dzz, Dxy, Dxz but not Dyz"),
+        ("DXX,DYY,DZZ,DXY,DXZ,D", SPDLogEuclidean(3), "names DXX, DYY, DZZ, DXY, DXZ but not DYZ"),
+        ("s11,s12,s2", SPD(2), "names s11, s12 but not s22"),
+        ("c_0_0,c_0_1,c_1_0,c_2_2", SPD(2), "names c_0_0, c_0_1, c_1_0 but not c11"),
+        ("xx,b,c", SPD(2), "names xx but not xy, yy"),
+        ("angle,x,y,z", Rotations(3), "names x, y, z but not w: name each of the 4 numbers of the layout quaternion"),
+        ("qs,qx,qy,qz", Rotations(3), "names qx, qy, qz but not qw"),
+        ("r11,r12,r13,r21,r22,r23,r31,r32,det", Rotations(3), "but not r33"),
+        ("x1,y1,x2,y2,x3,z3", PlanarShapes(3), "names x1, y1, x2, y2, x3 but not y3"),
+    ],
+)
+def test_a_header_that_names_some_numbers_and_not_all_is_refused(
+    names: str, manifold: Manifold, sentence: str, tmp_path: Path
+) -> None:
+    rows = np.ones((4, names.count(",") + 1))
+    for extension in ("csv", "parquet"):
+        path = write(tmp_path / f"x.{extension}", rows, names.split(","))
+        with pytest.raises(FileError, match=re.escape(sentence)):
+            read_records(path, manifold)
+    name = next(layout.name for layout in layouts(manifold) if layout.columns == rows.shape[1])
+    with pytest.raises(FileError, match=re.escape(sentence)):
+        read_records(path, manifold, layout=name)
+
+
+@pytest.mark.parametrize(
+    ("names", "manifold"),
+    [
+        ([f"c{i}" for i in range(16)], SPD(4)),
+        ([f"feature {i}" for i in range(1, 26)], SPD(5)),
+        (["v10", "v11", "v12"], SPD(2)),
+        ([f"x{i}" for i in range(1, 7)], PlanarShapes(3)),
+        (["proxy", "b", "c"], SPD(2)),
+        (["x", "y", "z"], Rotations(3)),
+        (["x", "y", "z"], SPD(2)),
+        (["yaw", "b", "c", "d"], Rotations(3)),
+        (["time", "b"], Sphere(1)),
+    ],
+)
+def test_a_header_that_names_no_number_leaves_them_in_their_order(names: list[str], manifold: Manifold, tmp_path: Path) -> None:
+    rows = rng().uniform(0.1, 1.0, size=(3, len(names)))
+    if names[0] == "time":
+        with pytest.raises(FileError, match="choose those of the layout clock"):
+            read_records(write(tmp_path / "x.csv", rows, names), manifold)
+        return
+    expected = read_records(write(tmp_path / "x.npy", rows), manifold)
+    np.testing.assert_array_equal(read_records(write(tmp_path / "x.csv", rows, names), manifold), expected)
+
+
+def test_columns_beside_those_that_the_header_names_are_told_apart(tmp_path: Path) -> None:
+    """Nine columns, of which six are a tensor: they are no whole matrix."""
+    names = ["id", "age", "sex", "Dxx", "Dyy", "Dzz", "Dxy", "Dxz", "Dyz"]
+    path = write(tmp_path / "x.csv", np.ones((3, 9)), names)
+    with pytest.raises(FileError, match=r"choose those of the layout upper.*with columns= \(or --columns\)"):
+        read_records(path, SPD(3))
+
+
+@pytest.mark.parametrize(
+    ("shape", "manifold", "sentence"),
+    [
+        ((3, 3, 500), SPD(3), "it looks transposed, numpy.moveaxis(x, 2, 0) has the shape (500, 3, 3)"),
+        ((3, 500, 3), SPD(3), "it looks transposed, numpy.moveaxis(x, 1, 0) has the shape (500, 3, 3)"),
+        ((9, 500), SPD(3), "it looks transposed, for it has 9 rows and 500 columns; one record a row is wanted"),
+        ((3, 500), Sphere(2), "it looks transposed"),
+        ((500, 10), SPD(3), "pick those of a record with columns= (or --columns)"),
+    ],
+)
+def test_transposed_arrays_and_columns_too_many_are_told(
+    shape: tuple[int, ...], manifold: Manifold, sentence: str, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(shape))
+    with pytest.raises(FileError, match=re.escape(sentence)):
+        read_records(tmp_path / "x.npy", manifold)
+    if len(shape) == 2:
+        path = write(tmp_path / "x.csv", np.zeros(shape))
+        with pytest.raises(FileError, match=re.escape(sentence)):
+            read_records(path, manifold)
+    if len(shape) == 2 and shape[0] < 10:
+        np.savetxt(tmp_path / "x.csv", np.zeros(shape), delimiter=",")
+        with pytest.raises(FileError, match=f"with {shape[0]} lines of 500 cells it looks transposed"):
+            read_records(tmp_path / "x.csv", manifold)
+
+
 # ---------------------------------------------------------------------- files that cannot be read
 
 SECRET = 7.7318231
@@ -488,22 +718,26 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.csv", _text(""), SPD(2), {}, "is empty"),
     ("x.npy", _text(""), SPD(2), {}, "is empty"),
     ("x.parquet", _text(""), SPD(2), {}, "is empty"),
-    ("x.csv", _text("\n \n\n"), SPD(2), {}, "is empty"),
-    ("x.csv", _text("a,b,c\n\n"), SPD(2), {}, "has a header but no records"),
+    ("x.csv", _text("\n \n\n"), SPD(2), {}, "must name the columns"),
+    ("x.csv", _text("a,b,c\n"), SPD(2), {}, "has a header but no records"),
     ("x.csv", _text(f"id,a,b,c,d\n{SECRET},1,2,3,4\n"), SPD(2), {}, "has 5 columns (id, a, b, c, d), but SPD(2) is read from"),
-    ("x.csv", _text(f"{SECRET},1\n" * 3), SPD(2), {}, "has 2 columns, but SPD(2) is read from"),
-    ("x.csv", _text("a,b,c\n" + f"{SECRET},1,2,9\n" * 3), SPD(2), {}, "3 columns, but most of its lines have 4"),
+    ("x.csv", _text(f"{SECRET},1\n" * 3), SPD(2), {}, "must name the columns, and it holds a number or no name"),
+    ("x.csv", _text(f"{SECRET},1\n" * 3), SPD(2), {"header": False}, "has no header, so nothing public says"),
     ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"layout": "full"}, "the layout full of SPD(2) is read from 4 columns"),
     ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"layout": "lower"}, "'lower': name one of auto, full, upper"),
     ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"columns": "a,d"}, "(a, b, c) and no single one called 'd'"),
-    ("x.csv", _text(f"{SECRET},1,2\n"), SPD(2), {"columns": "a,b,c"}, "has 3 columns and no single one called 'a'"),
-    ("x.csv", _text(f"{SECRET},1,2\n"), SPD(2), {"columns": [0, 1, 3]}, "has 3 columns and no single one called '3'"),
-    ("x.csv", _text(f"{SECRET},1,2\n"), SPD(2), {"columns": [0, 1, -1]}, "no single one called '-1'"),
+    ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"columns": [0, 1, 3]}, "(a, b, c) and no single one called '3'"),
+    ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"columns": [0, 1, -1]}, "no single one called '-1'"),
+    ("x.csv", _text(f"{SECRET},1,2\n"), SPD(2), {"columns": "a,b,c"}, "must name the columns"),
+    ("x.csv", _text(f"{SECRET},1,2\n"), SPD(2), {"columns": "0,b", "header": False}, "by position from 0, not 'b'"),
+    ("x.csv", _text(f"{SECRET},1,2\n"), SPD(2), {"columns": [0, 1, -1], "header": False}, "by position from 0, not '-1'"),
+    ("x.csv", _text(f"{SECRET},1,2\n"), SPD(2), {"columns": [0, 10**9], "header": False}, "not '1000000000'"),
     ("x.csv", _text(f"a,a\n{SECRET},1\n"), Euclidean(1), {"columns": "a"}, "no single one called 'a'"),
     ("x.csv", _text(f"p{SECRET},q\nr,s\n"), SPD(2), {}, "has 2 columns, but"),
     ("x.csv", _text(f"id,lat,lon\n3,{SECRET},8\n"), Sphere(2), {}, "choose those of the layout latlon, which its header names"),
     ("x.csv", _text("id,time\n3,12:30\n"), Sphere(1), {}, "choose those of the layout clock, which its header names"),
-    ("x.csv", _text(f"{SECRET},8\n"), Sphere(2), {}, "reads only when told how: name the layout, latlon"),
+    ("x.csv", _text(f"u,v\n{SECRET},8\n"), Sphere(2), {}, "reads only when told how: name the layout, latlon"),
+    ("x.csv", _text(f"u v\n{SECRET}\n"), Sphere(1), {}, "may name 2 columns or one with blanks in its name"),
     ("x.csv", _text(f"angle\n{SECRET}\n"), Sphere(1), {}, "name the layout, clock or degrees or radians"),
     ("x.npy", _text(f"{SECRET},1,2\n"), SPD(2), {}, "without unpickling objects"),
     ("x.npz", _text(f"{SECRET},1,2\n"), SPD(2), {}, "without unpickling objects"),
@@ -512,7 +746,7 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.npy", _array(np.array([[SECRET, 1j, 1.0]])), SPD(2), {}, "dtype complex128"),
     ("x.npy", _array(np.array([[True, True, False]])), SPD(2), {}, "dtype bool"),
     ("x.npy", _array(np.array([(SECRET, 1)], dtype=[("a", "f8"), ("b", "f8")])), Euclidean(2), {}, "dtype [('a'"),
-    ("x.npy", _array(np.array([[str(SECRET), "1", "2"]])), SPD(2), {}, "read from numbers"),
+    ("x.npy", _array(np.array([[str(SECRET), "1", "2"]])), SPD(2), {}, "dtype str, but this layout is read from numbers"),
     ("x.npy", _array(np.array([[SECRET]])), Sphere(1), {"layout": "clock"}, "read from clock times as text"),
     ("x.npy", _array(np.array(SECRET)), Euclidean(1), {}, "shape (), which has no records"),
     ("x.npy", _array(np.zeros((0, 3))), SPD(2), {}, "shape (0, 3), which has no records"),
@@ -526,7 +760,9 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.parquet", _frame(a=[str(SECRET)], b=["u"], c=["v"]), SPD(2), {}, "the column a of"),
     ("x.parquet", _frame(a=[True], b=[True], c=[True]), SPD(2), {}, "has the type bool"),
     ("x.parquet", _frame(a=[SECRET]), Sphere(1), {"layout": "clock"}, "type double, but this layout is read from clock times"),
-    ("x.parquet", _frame(a=[[SECRET, 1.0]]), SPD(2), {}, "has 2 columns (a), but"),
+    ("x.parquet", _frame(a=[[SECRET, 1.0]]), SPD(2), {}, "lists without a fixed length in its column a, so nothing public"),
+    ("x.parquet", _frame(a=[[SECRET, 1.0]], b=[1.0]), SPD(2), {"layout": "upper"}, "column a beside other columns: pick"),
+    ("x.parquet", _frame(a=[[[SECRET, 1.0]]]), Euclidean(2), {}, "2 deep, but a point of Euclidean(2) has shape (2,)"),
     ("x.parquet", _frame(a=[[str(SECRET), "b", "c"]]), Euclidean(1), {}, "has the type list<"),
     ("x.parquet", lambda path: pandas.DataFrame({"a": [1.0]})[:0].to_parquet(path), SPD(2), {}, "has no records"),
 ]  # fmt: skip

@@ -105,6 +105,23 @@ def test_data_sets_have_separate_budgets_and_are_listed_in_order(ledger: Ledger)
     assert ledger.history("a") == []
 
 
+def test_a_check_says_what_a_charge_would_say_and_charges_nothing(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError):
+        ledger.check("scans", 1)
+    ledger.open("scans", 1)
+    ledger.charge("scans", "0.7", what="mean")
+    for name, epsilon in (("scans", "0.300000000000000000000000000001"), ("scans", 5), ("other", "0.1"), ("scans", 0), ("", 1)):
+        with pytest.raises(ValueError, match=r"\w+ .* (is|has) .*") as checked:
+            ledger.check(name, epsilon)
+        with pytest.raises(ValueError, match=r"\w+ .* (is|has) .*") as charged:
+            ledger.charge(name, epsilon, what="mean")
+        assert (type(checked.value), str(checked.value)) == (type(charged.value), str(charged.value))
+    ledger.check("scans", "0.3")
+    ledger.check("scans", "0.3")
+    assert len(ledger.history("scans")) == 1
+    ledger.charge("scans", "0.3", what="mean")
+
+
 def test_opening_again_with_the_same_total_changes_nothing(ledger: Ledger) -> None:
     ledger.open("scans", 1)
     ledger.charge("scans", "0.25", what="mean")

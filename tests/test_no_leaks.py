@@ -15,7 +15,7 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from typer.testing import CliRunner
 import geodp.release
 from geodp import SPD, Ball, Euclidean, Ledger, Manifold, Product, Sphere, frechet_mean, private_mean
 from geodp.cli import app
-from geodp.files import parse_center, read_records
+from geodp.files import FileError, parse_center, read_records
+from geodp.ledger import LedgerError
 from geodp.manifolds._functions import Array
 
 SECRET = "8675309"
@@ -178,9 +179,15 @@ def test_no_failure_of_the_ledger_quotes_a_record(tmp_path: Path, listening: Lis
         other.execute("BEGIN EXCLUSIVE")
         assert listening(spend) is not None
         other.execute("ROLLBACK")
-    # the receipt cannot be attached: the value was drawn, and is not in the message either
-    monkeypatch.setattr(Ledger, "attach", raising(RuntimeError("the disk is gone")))
-    assert listening(spend) is not None
+    # the receipt cannot be attached: the value was drawn and paid for, so it is returned, and the warning is silent about it
+    for error in (RuntimeError("8675309 is gone"), LedgerError("the disk is full: see 8675309")):
+        monkeypatch.setattr(Ledger, "attach", raising(error))
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            release = private_mean(x, NORTH, 0.25, ledger=ledger, dataset="d")
+        (text,) = [str(warning.message) for warning in warned]
+        assert is_silent(text), text
+        assert not any(repr(float(entry)) in text for entry in release.value)
     with closing(sqlite3.connect(tmp_path / "budget.db")) as other:
         other.execute("DROP TABLE geodp_charge")
         other.commit()
@@ -199,6 +206,91 @@ def test_a_failure_inside_loses_its_text_which_may_quote_data(
     assert not getattr(raised, "__notes__", [])
 
 
+class Quoting:
+    """Records behind somebody's code, which fails after so many passes and quotes one of them."""
+
+    def __init__(self, error: Exception, passes: int = 0) -> None:
+        self.error, self.passes = error, passes
+
+    def read(self) -> Iterator[Any]:
+        yield secret_points(Sphere(2))
+        if self.passes == 0:
+            raise self.error
+        self.passes -= 1
+
+
+class QuotingIterable(Quoting):
+    def __iter__(self) -> Iterator[Any]:
+        return self.read()
+
+
+class QuotingSequence(Quoting, Sequence[Any]):
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: Any) -> Any:
+        raise self.error
+
+
+class QuotingArray(Quoting):
+    def __array__(self, *_: object, **__: object) -> Array:
+        raise self.error
+
+
+SECOND_PASS = "generator, in the second pass"
+QUOTING: dict[str, Callable[[Exception], Any]] = {
+    "generator": lambda error: Quoting(error).read,
+    SECOND_PASS: lambda error: Quoting(error, passes=1).read,
+    "function": raising,
+    "iterable": QuotingIterable,
+    "sequence": QuotingSequence,
+    "array": QuotingArray,
+    "function that yields such arrays": lambda error: lambda: iter([QuotingArray(error)]),
+    "iterable of such arrays": lambda error: {QuotingArray(error): 1}.keys(),
+    "list of such arrays": lambda error: [QuotingArray(error)] * 2,
+}
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError, RuntimeError, TypeError, OSError, MemoryError, np.linalg.LinAlgError])
+@pytest.mark.parametrize("source", QUOTING)
+def test_the_text_of_an_exception_of_somebodys_reader_is_lost_and_its_kind_is_told(
+    source: str, kind: type[Exception], listening: Listen, tmp_path: Path
+) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.open("d", 1)
+    x = QUOTING[source](kind("record 8675309 is odd"))
+    raised = listening(lambda: private_mean(x, NORTH, 1.0, ledger=ledger, dataset="d"))
+    assert isinstance(raised, ValueError)
+    assert str(raised).startswith(f"reading the records failed with {kind.__name__}, whose text may hold data and is not shown")
+    assert ledger.spent("d") == 0
+    if source != SECOND_PASS:  # the curator's own mean is not private, and there the text helps
+        with pytest.raises(kind, match="8675309"):
+            frechet_mean(QUOTING[source](kind("record 8675309 is odd")), NORTH)
+
+
+def test_what_the_librarys_own_readers_say_is_public_and_shown(tmp_path: Path) -> None:
+    def read() -> Iterator[Any]:
+        yield read_records(tmp_path / "no.csv", Sphere(2))
+
+    with pytest.raises(FileError, match=r"^there is no file .*no\.csv$"):
+        private_mean(read, NORTH, 1.0)
+
+
+def test_an_interrupt_while_reading_is_an_interrupt() -> None:
+    def read() -> Iterator[Any]:
+        yield secret_points(Sphere(2))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        private_mean(read, NORTH, 1.0)
+
+
+@pytest.mark.parametrize("chunk", [np.zeros((5, 4)), np.ma.masked_invalid(np.zeros((5, 3)))], ids=["shape", "mask"])
+def test_what_the_library_says_of_a_chunk_is_not_taken_for_the_readers(chunk: Array) -> None:
+    with pytest.raises((ValueError, TypeError), match=r"x has shape \(5, 4\)|x is a masked array"):
+        private_mean(lambda: iter([chunk]), NORTH, 1.0)
+
+
 def test_no_failure_of_the_estimator_quotes_a_record(listening: Listen) -> None:
     pytest.importorskip("sklearn", reason="the estimator needs scikit-learn")
     from geodp.estimator import PrivateFrechetMean
@@ -206,6 +298,7 @@ def test_no_failure_of_the_estimator_quotes_a_record(listening: Listen) -> None:
     model = PrivateFrechetMean("Sphere(2)", radius=0.5)
     for x in (secret_records(20, 4), secret_records(20), X.astype(str), X.astype(object), X + 1j, [[8675309.0], [1.0, 2.0]]):
         assert listening(lambda x=x: model.fit(x)) is not None
+    assert listening(lambda: model.fit(QuotingArray(ValueError("8675309")))) is not None
     assert listening(lambda: model.transform(X)) is not None
     model.fit(secret_points(Sphere(2)))
     assert listening(lambda: model.transform(secret_records(20, 4))) is not None

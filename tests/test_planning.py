@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,21 @@ def test_a_plan_is_written_for_people_and_for_programs() -> None:
     assert stored["quantiles"]["0.95"] == found.quantiles[0.95]
     assert (stored["expected_error"], stored["scale"]) == (found.expected_error, found.scale)
     assert isinstance(found, Plan)
+
+
+def test_the_numbers_of_a_plan_stand_below_each_other_and_the_scale_says_what_it_is_made_of() -> None:
+    for ball, counts in ((CAP, False), (Ball(SPD(3), np.eye(3), 12.0), True)):
+        found = plan(ball, 1000, 10.0)
+        rows = [line for line in str(found).splitlines()[1:] if not line.startswith(("  with", "  ambient"))]
+        assert len(rows) == 7
+        for row in rows:
+            assert re.fullmatch(r"  \S.{14}  [0-9].*", row), row
+        assert (2.0 * found.calibration.tolerance > 0.01 * found.sensitivity) is counts
+        made = re.search(r"noise scale      (\S+) = \((\S+) \+ 2 \* (\S+)\)/epsilon$", rows[1])
+        assert (made is not None) is counts
+        if made is not None:
+            scale, sensitivity, tolerance = map(float, made.groups())
+            assert scale == pytest.approx((sensitivity + 2.0 * tolerance) / 10.0, rel=0.02)
 
 
 SENTENCES: list[tuple[dict[str, Any], str]] = [

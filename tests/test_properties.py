@@ -240,7 +240,9 @@ def paths(x: Array, folder: Path, manifold: Manifold) -> dict[str, Any]:
     """The same records on every way into the library."""
     np.save(folder / "x.npy", x)
     np.savez(folder / "x.npz", x=x)
-    np.savetxt(folder / "x.csv", x.reshape(len(x), -1), delimiter=",", fmt="%.17g")
+    rows = x.reshape(len(x), -1)
+    names = ",".join(f"c{i}" for i in range(rows.shape[1]))
+    np.savetxt(folder / "x.csv", rows, delimiter=",", fmt="%.17g", header=names, comments="")
     mapped = np.lib.format.open_memmap(folder / "x.npy", mode="r")
     ways: dict[str, Any] = {
         "array": x,

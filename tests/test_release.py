@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import sqlite3
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,9 @@ from geodp import (
     frechet_mean,
     private_mean,
 )
+from geodp.ledger import BudgetExhausted, LedgerError
 from geodp.manifolds._functions import Array
+from geodp.mean import mean_of_counted
 from geodp.mechanisms.laplace import calibrate
 from geodp.noise import exact
 
@@ -194,6 +198,56 @@ def test_the_center_is_named_when_it_is_not_the_origin() -> None:
     text = str(private_mean(np.tile(np.eye(2), (N, 1, 1)), ball, 1.0))
     assert "(the origin)" not in text
     assert "[2. , 0.5]" in text
+
+
+def test_a_receipt_shows_every_number_of_a_long_value() -> None:
+    """On a screen it may be the only copy. NumPy leaves out the middle of more than a thousand numbers."""
+    ball = Ball(Euclidean(1500), np.zeros(1500), 1.0)
+    release = private_mean(rng(3).normal(size=(N, 1500)), ball, 50.0, simulate=rng())
+    shown = re.findall(r"value +(\[.*?\])", str(release), re.DOTALL)[0]
+    np.testing.assert_allclose(np.array(json.loads(re.sub(r"(\d)\.(?!\d)", r"\1.0", shown))), release.value, atol=1e-6)
+
+
+def changed(**fields: object) -> dict[str, object]:
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        *((changed(**{name: bad}), f"its {name} must be a positive and finite number")
+          for name in ("epsilon", "sensitivity", "tolerance", "scale") for bad in (math.nan, math.inf, -1.0, 0, True, 10**400)),
+        (changed(grid=None), "its grid must be a positive and finite number if its numerics are exact and null otherwise"),
+        *((changed(grid=bad), "its grid must be a positive") for bad in (0.0, -1.0, math.nan, math.inf, "1")),
+        (changed(numerics="simulated", private=False), "its grid must be a positive .* and null otherwise"),
+        (changed(private=False), "its private must be true if its numerics are exact"),
+        (changed(numerics="simulated"), "its private must be true if its numerics are exact and false otherwise"),
+        (changed(numerics="guessed"), "its numerics must be exact or simulated"),
+        *((changed(n=bad), "its n must be a whole number from 1") for bad in (0, -3, 2.0, True, 2**64)),
+        (changed(bound="blunt"), "its bound must be one of sharp, reimherr2021"),
+        (changed(bound=["sharp"]), "its bound must be one of sharp, reimherr2021"),
+        *((changed(**{name: bad}), f"its {name} must be a line of text")
+          for name in ("mechanism", "neighbours", "geodp") for bad in (None, 1, "", "two\nlines", "\ud800")),
+        (changed(projected=1), "its projected must be true or false"),
+        (changed(dataset="d"), "its dataset and its charge go together"),
+        (changed(charge=1), "its dataset and its charge go together"),
+        *((changed(dataset="d", charge=bad), "its charge must be a whole number") for bad in (0, -1, True, 1.0, 2**64)),
+        (changed(radius="0.5"), "its radius must be a positive and finite number"),
+        (changed(radius=math.nan), "pass what"),
+        (changed(value=["0", "0", "1"]), "pass what"),
+        (changed(value=[0.0, 0.0, math.nan]), r"its value must be a point of Sphere\(2\)"),
+        (changed(scale=1e200), r"there is no noise of its scale on Sphere\(2\)"),
+        (changed(manifold="Hyperbolic(2)", value=[1.0, 0.0, 0.0], center=[1.0, 0.0, 0.0], scale=1.0),
+         r"there is no noise of its scale on Hyperbolic\(2\)"),
+    ],
+)  # fmt: skip
+def test_a_stored_release_that_cannot_be_is_refused_with_the_field(fields: dict[str, object], sentence: str) -> None:
+    stored = json.loads(private_mean(NORTH, SPHERE, 1.0).to_json())
+    assert str(Release.from_json(json.dumps(stored))).startswith("PRIVATE MEAN")
+    assert stored.keys() >= fields.keys()
+    with pytest.raises(ValueError, match=f"^this is not the JSON text of a release: {sentence}") as caught:
+        Release.from_json(json.dumps({**stored, **fields}))
+    assert "\n" not in str(caught.value)
 
 
 # ---------------------------------------------------------------------- simulation
@@ -440,7 +494,7 @@ NORTH = np.tile([0.0, 0.0, 1.0], (N, 1))
 SPD3 = Ball(SPD(3), np.eye(3), 1.0)
 IDENTITIES = np.tile(np.eye(3), (N, 1, 1))
 
-BAD: dict[str, tuple[Any, Ball, float, type[Exception], str]] = {
+BAD: dict[str, tuple[Any, Any, float, type[Exception], str]] = {
     "epsilon 0": (NORTH, SPHERE, 0.0, ValueError, "epsilon must be positive and finite but is 0"),
     "epsilon -1": (NORTH, SPHERE, -1.0, ValueError, "epsilon must be positive and finite but is -1"),
     "epsilon nan": (NORTH, SPHERE, math.nan, ValueError, "epsilon must be positive and finite but is nan"),
@@ -453,6 +507,30 @@ BAD: dict[str, tuple[Any, Ball, float, type[Exception], str]] = {
     "no law": (IDENTITIES[:2], SPD3, 1.0, ValueError, "noise of scale 1 is too wide to draw on SPD"),
     "scale past the floats": (np.zeros((N, 2)), Ball(Euclidean(2), [0.0, 0.0], 1e300), 1e-20, ValueError, "scale|sigma"),
     "a law that cannot be drawn": (IDENTITIES, SPD3, 0.058, ValueError, "scale|sigma"),
+    "axes in another order": (
+        np.zeros((3, 3, 500)),
+        SPD3,
+        1.0,
+        ValueError,
+        r"^x has shape \(3, 3, 500\), but records of SPD\(3\) have shape \(n, 3, 3\)$",
+    ),
+    "the name of a file": ("t.npy", SPHERE, 1.0, TypeError, r"^x is text: read the file with geodp\.files\.read_records$"),
+    "the path of a file": (Path("t.npy"), SPHERE, 1.0, TypeError, r"^x is a path: read the file with geodp\.files"),
+    "no ball": (
+        NORTH,
+        None,
+        1.0,
+        TypeError,
+        r"Ball but is of type NoneType: make one with Ball\(manifold, center, radius\)$",
+    ),
+    "a manifold for a ball": (
+        NORTH,
+        SPD(3),
+        1.0,
+        TypeError,
+        r"^the ball must be a Ball but is of type SPD: make one with Ball\(SPD\(3\), ",
+    ),
+    "ragged lists": ([[1.0, 2.0], [1.0, 2.0, 3.0]], SPHERE, 1.0, ValueError, "reading the records failed with ValueError"),
     "an unread iterator": (iter([NORTH]), SPHERE, 1.0, TypeError, "an iterator, which can be read only once"),
 }
 
@@ -473,6 +551,16 @@ def test_bad_public_input_is_one_sentence_and_charges_nothing(case: str, tmp_pat
 def test_an_unknown_bound_is_refused_with_the_known_ones(bound: Any) -> None:
     with pytest.raises(ValueError, match="sharp, reimherr2021"):
         private_mean(NORTH, SPHERE, 1.0, bound=bound)
+
+
+@pytest.mark.parametrize("project", ["no", "yes", 0, 1, 0.0, [], np.array([True])])
+def test_project_is_true_false_or_none(project: Any, ledger: Ledger) -> None:
+    with pytest.raises(TypeError, match=r"^project must be True, False or None but is of type \w+$"):
+        private_mean(NORTH, SPHERE, 1.0, project=project, ledger=ledger, dataset="d")
+    assert ledger.spent("d") == 0
+    told = private_mean(NORTH, SPHERE, 1.0, project=np.False_)
+    assert told.projected is False
+    assert Release.from_json(told.to_json()).projected is False
 
 
 @pytest.mark.parametrize("project", [True, False, None])
@@ -595,6 +683,101 @@ def test_a_failing_mean_charges_nothing(ledger: Ledger, monkeypatch: pytest.Monk
     with pytest.raises(RuntimeError, match="failed with MemoryError"):
         private_mean(NORTH, SPHERE, 1.0, ledger=ledger, dataset="d")
     assert ledger.spent("d") == 0
+
+
+@pytest.mark.parametrize("warnings_are_errors", [False, True])
+def test_a_release_that_was_paid_for_is_returned_even_if_its_receipt_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warnings_are_errors: bool
+) -> None:
+    """Another process takes the ledger between the charge and the receipt, and does not let go."""
+    path = tmp_path / "budget.db"
+    book = Ledger(f"sqlite:///{path}", timeout=0.1)
+    book.open("d", 3)
+    attach = Ledger.attach
+
+    def too_late(self: Ledger, number: int, receipt: str) -> None:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            attach(self, number, receipt)
+
+    monkeypatch.setattr(Ledger, "attach", too_late)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("error" if warnings_are_errors else "default")
+        release = private_mean(NORTH, SPHERE, 1.0, ledger=book, dataset="d")
+    monkeypatch.undo()
+    (warning,) = warned
+    assert warning.filename == __file__
+    text = str(warning.message)
+    assert "was held by another process for 0.1 s" in text
+    assert "Do not release again" in text
+    assert "try again" not in text
+    assert "nothing was written" not in text
+    # the budget is spent once, and the advice works
+    (charge,) = book.history("d")
+    assert (charge.id, charge.epsilon, charge.receipt) == (release.charge, 1, None)
+    book.attach(release.charge, release.to_json())
+    assert book.history("d")[0].receipt == release.to_json()
+
+
+def test_the_ledger_is_looked_at_before_the_long_work_and_again_after_it(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def stream() -> Iterator[Array]:
+        read.append(N)
+        yield NORTH
+
+    ledger.charge("d", "2.5", what="mean")
+    with pytest.raises(BudgetExhausted, match=r"has 0\.5 of 3 left, 1 was asked for: ask for at most 0\.5$"):
+        private_mean(stream, SPHERE, 1.0, ledger=ledger, dataset="d")
+    with pytest.raises(LedgerError, match="has no data set 'e'"):
+        private_mean(stream, SPHERE, 0.5, ledger=ledger, dataset="e")
+    assert read == [], "not even counted"
+
+    # somebody spends what is left while the mean is computed: the charge, which is atomic, still says no
+    def meanwhile(*given: Any) -> Array:
+        ledger.charge("d", "0.5", what="mean")
+        return mean_of_counted(*given)
+
+    monkeypatch.setattr(geodp.release, "mean_of_counted", meanwhile)
+    monkeypatch.setattr(geodp.release.exact, "sample", lambda *_: pytest.fail("noise was drawn"))
+    with pytest.raises(BudgetExhausted, match="has 0 of 3 left"):
+        private_mean(stream, SPHERE, 0.5, ledger=ledger, dataset="d")
+    assert len(ledger.history("d")) == 2
+
+
+@pytest.mark.parametrize(
+    "epsilon",
+    [np.float32(0.1), np.float16(0.3), Fraction(1, 3), Decimal("0.1"), Decimal("0.1") + Decimal("1e-25"), np.int64(1), "0.7"],
+    ids=repr,
+)
+def test_any_kind_of_number_can_be_spent_and_what_is_charged_covers_what_is_spent(epsilon: Any, ledger: Ledger) -> None:
+    """In rational numbers: ``scale * charge >= sensitivity + 2 tolerance``, and the charge is the number on the receipt."""
+    release = private_mean(NORTH, SPHERE, epsilon, ledger=ledger, dataset="d")
+    (charge,) = ledger.history("d")
+    assert Fraction(charge.epsilon) == Fraction(repr(release.epsilon))
+    given = epsilon if isinstance(epsilon, str | Fraction | Decimal) else float(epsilon)
+    assert abs(Fraction(charge.epsilon) - Fraction(given)) < Fraction(1, 10**16)
+    needed = Fraction(release.sensitivity) + 2 * Fraction(release.tolerance)
+    assert Fraction(release.scale) * Fraction(charge.epsilon) >= needed
+    assert Fraction(release.scale) * Fraction(charge.epsilon) * (1 - Fraction(1, 10**14)) < needed, "and not much more is paid"
+    assert type(release.epsilon) is float
+    assert Release.from_json(release.to_json()).epsilon == release.epsilon
+
+
+def test_a_manifold_with_a_long_name_can_be_charged(ledger: Ledger) -> None:
+    manifold = Product(*[Euclidean(1)] * 60)
+    ball = Ball(manifold, manifold.origin, 1.0)
+    release = private_mean(np.zeros((N, 60)), ball, 3.0, ledger=ledger, dataset="d")
+    (charge,) = ledger.history("d")
+    assert charge.what.startswith("mean on Product(Euclidean(1), Euclidean(1), ")
+    assert charge.what.endswith(" ...")
+    assert charge.receipt == release.to_json()
+
+
+def test_a_ledger_is_no_text(ledger: Ledger) -> None:
+    sentence = r"^the ledger must be a Ledger but is of type str: open it with geodp\.Ledger\(url\)$"
+    with pytest.raises(TypeError, match=sentence):
+        private_mean(NORTH, SPHERE, 1.0, ledger="sqlite:///budget.db", dataset="d")
 
 
 def test_threads_cannot_overspend(ledger: Ledger) -> None:

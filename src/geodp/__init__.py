@@ -27,6 +27,8 @@ from geodp.manifolds import (
 from geodp.sensitivity import sensitivity
 
 if TYPE_CHECKING:
+    from geodp import data as data
+    from geodp import files as files
     from geodp.auditing import AuditResult, audit
     from geodp.dask_files import read_dask
     from geodp.ledger import Ledger
@@ -81,8 +83,8 @@ _LATER = {
 
 
 def __getattr__(name: str) -> object:
-    if name == "data":
-        return import_module("geodp.data")
+    if name in ("data", "files"):
+        return import_module(f"geodp.{name}")
     if name not in _LATER:
         raise AttributeError(f"module 'geodp' has no attribute {name!r}")
     value = getattr(import_module(_LATER[name]), name)

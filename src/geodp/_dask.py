@@ -21,9 +21,8 @@ from dask.base import get_scheduler
 from numpy.typing import NDArray
 
 from geodp._passes import Pass, best_evaluator
-from geodp._records import Records, Report, check_shape, pass_over_block
+from geodp._records import Records, Report, check_shape, failed, only_the_kind, pass_over_block
 from geodp.ball import Ball
-from geodp.files import FileError
 from geodp.manifolds._functions import Array
 from geodp.manifolds.manifold import Manifold
 
@@ -54,22 +53,11 @@ class DaskRecords(Records):
         total = Pass.zero(self.ball.manifold)
         for part in _sums(parts):
             if isinstance(part, str):
-                raise _BlockError(part)
+                raise failed(part)
             total = total + part
             report(total.count)
         self.check_count(total.count)
         return total
-
-
-class _BlockError(RuntimeError):
-    """A block of records could not be read or summed; what was wrong with it is known by its kind only."""
-
-    def __init__(self, kind: str) -> None:
-        dead = kind == "KilledWorker"
-        hint = (
-            "the workers that tried died, most often for lack of memory: use smaller blocks" if dead else "see the block's reader"
-        )
-        super().__init__(f"a block of records failed with {kind}, whose text may hold data and is not shown: {hint}")
 
 
 def count_rows(x: da.Array, manifold: Manifold) -> int:
@@ -146,16 +134,12 @@ def _add(parts: list[Any]) -> Any:
 def _compute(graph: dict[Any, Any], keys: list[Any]) -> Iterator[Any]:
     """The results in order, as they come in, from the cluster of the active client, or else from threads of this process."""
     client = _client()
-    try:
+    with only_the_kind():
         if client is None:
             yield from (get_scheduler() or dask.threaded.get)(graph, keys)
         else:
             for future in client.get(graph, keys, sync=False, retries=_RETRIES):
                 yield future.result()
-    except FileError:  # which says public things only
-        raise
-    except Exception as error:
-        raise _BlockError(type(error).__name__) from None
 
 
 def _client() -> Any:

@@ -26,7 +26,7 @@ from geodp.manifolds.spd import cholesky, vector_from_symmetric
 _WORTH_COMPILING = 100_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # its sums are private, and a scheduler may log the text of what a task was given
 class Pass:
     """Sums over records ``x_i`` with weights ``w_i``, at a point ``p``, with ``v_i = log_p(x_i)``.
 

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from itertools import islice
 from typing import Any, TypeVar
@@ -18,7 +19,8 @@ from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
 from geodp._passes import Evaluator, Pass, best_evaluator
-from geodp.ball import Ball
+from geodp.ball import Ball, checked_ball
+from geodp.files import FileError
 from geodp.manifolds._functions import Array
 from geodp.manifolds.manifold import Manifold, refuse_mask
 
@@ -52,8 +54,35 @@ class Records(ABC):
         self.count = done
 
 
+class RecordsError(ValueError):
+    """Records could not be read or summed; what was wrong is known by its kind only."""
+
+
+def failed(kind: str) -> RecordsError:
+    """What is said of a failure of this kind."""
+    dead = kind == "KilledWorker"
+    hint = (
+        "the workers that tried died, most often for lack of memory: use smaller blocks"
+        if dead
+        else "to see it, read them without a release, such as with numpy.asarray"
+    )
+    return RecordsError(f"reading the records failed with {kind}, whose text may hold data and is not shown: {hint}")
+
+
+@contextmanager
+def only_the_kind() -> Iterator[None]:
+    """Lets nothing but the kind of an exception out of code that is not ours: its text may quote a record."""
+    try:
+        yield
+    except FileError:  # which says public things only
+        raise
+    except Exception as error:
+        raise failed(type(error).__name__) from None
+
+
 def open_records(x: Any, ball: Ball, weights: ArrayLike | None) -> Records:
     """The records of anything that :func:`geodp.frechet_mean` takes."""
+    checked_ball(ball)
     checked = None if weights is None else _checked_weights(weights)
     if is_dask(x):
         from geodp._dask import DaskRecords
@@ -72,6 +101,30 @@ def count_records(x: Any, manifold: Manifold) -> int:
         check_shape(x, manifold)
         return len(x)
     return sum(len(chunk) for chunk in _source(x, manifold)[0]())
+
+
+def discreet(x: Any, manifold: Manifold) -> Any:
+    """The same records; where code that is not ours reads them, such as a function, its exceptions tell only their kind."""
+    if isinstance(x, np.ndarray) or is_dask(x):
+        return x
+    _refuse(x)
+    with only_the_kind():
+        chunks = _chunks_of(x, manifold)
+    if chunks is None:
+        return _as_array(x, only_the_kind)
+
+    def read() -> Iterator[Any]:
+        end = object()
+        with only_the_kind():
+            source = iter(chunks())
+        while True:
+            with only_the_kind():
+                chunk = next(source, end)
+            if chunk is end:
+                return
+            yield _as_array(chunk, only_the_kind)
+
+    return read
 
 
 def is_dask(x: Any) -> bool:
@@ -120,24 +173,45 @@ class ChunkedRecords(Records):
 
 def _source(x: Any, manifold: Manifold) -> tuple[Callable[[], Iterator[Array]], bool]:
     """A function that reads the chunks of ``x`` anew, and whether clipped chunks may be kept in memory."""
-    axes = len(manifold.point_shape) + 1
-    if isinstance(x, memoryview) or callable(getattr(x, "__array__", None)):
-        x = _as_array(x)  # a table of pandas, say, which would otherwise be taken for chunks
-    if isinstance(x, Mapping):
-        raise TypeError("x is a mapping from names to something, but records are an array, a list of chunks or a function")
-    if callable(x):
-        return (lambda: _split(x(), manifold)), False
-    if isinstance(x, Sequence) and len(x) and isinstance(x[0], np.ndarray) and x[0].ndim == axes:
-        return (lambda: _split(x, manifold)), False
-    if isinstance(x, Iterable) and not isinstance(x, np.ndarray | Sequence):
-        if isinstance(x, Iterator):
-            raise TypeError(
-                "x is an iterator, which can be read only once, and the mean reads the data several times: "
-                "give a list of chunks, or a function that returns a new iterator"
-            )
-        return (lambda: _split(x, manifold)), False
+    _refuse(x)
+    chunks = _chunks_of(x, manifold)
+    if chunks is not None:
+        return (lambda: _split(chunks(), manifold)), False
     array = _as_array(x)
     return (lambda: _split([array], manifold)), not isinstance(array, np.memmap)
+
+
+def _refuse(x: Any) -> None:
+    """A sentence about what cannot be records, or cannot be read twice."""
+    if isinstance(x, str | os.PathLike):
+        raise TypeError(f"x is {'text' if isinstance(x, str) else 'a path'}: read the file with geodp.files.read_records")
+    if _is_array_like(x):
+        return
+    if isinstance(x, Mapping):
+        raise TypeError("x is a mapping from names to something, but records are an array, a list of chunks or a function")
+    if isinstance(x, Iterator):
+        raise TypeError(
+            "x is an iterator, which can be read only once, and the mean reads the data several times: "
+            "give a list of chunks, or a function that returns a new iterator"
+        )
+
+
+def _is_array_like(x: Any) -> bool:
+    """Whether it says itself how to become an array: a table of pandas, say, which would otherwise be taken for chunks."""
+    return isinstance(x, memoryview) or callable(getattr(x, "__array__", None))
+
+
+def _chunks_of(x: Any, manifold: Manifold) -> Callable[[], Iterable[Any]] | None:
+    """A function that reads the chunks of ``x`` anew, or None if ``x`` is to be one array."""
+    if _is_array_like(x):
+        return None
+    if callable(x):
+        return x
+    axes = len(manifold.point_shape) + 1
+    in_chunks = isinstance(x, Sequence) and len(x) and isinstance(x[0], np.ndarray) and x[0].ndim == axes
+    if in_chunks or (isinstance(x, Iterable) and not isinstance(x, Sequence)):
+        return lambda: x
+    return None
 
 
 def _split(chunks: Iterable[Any], manifold: Manifold) -> Iterator[Array]:
@@ -146,15 +220,16 @@ def _split(chunks: Iterable[Any], manifold: Manifold) -> Iterator[Array]:
     for chunk in chunks:
         array = _as_array(chunk)
         check_shape(array, manifold)
-        share = min(max(len(array) * record // (2 * _cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
+        share = min(max(len(array) * record // (2 * cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
         yield from slices(array, max(Pass.BLOCK, share // record))
 
 
-def _as_array(x: Any) -> Any:
-    """An array, if it is none yet. A masked one is refused wherever it hides."""
+def _as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> Any:
+    """An array, if it is none yet; ``guard`` watches the code that makes it one. A masked one is refused wherever it hides."""
     for part in x if isinstance(x, list | tuple) else (x,):
         refuse_mask(part, "x")
-    array = np.asanyarray(x)
+    with guard():
+        array = np.asanyarray(x)
     refuse_mask(array, "x")
     return array
 
@@ -184,10 +259,10 @@ def pass_over_block(evaluator: Evaluator, ball: Ball, p: Array, block: Any, weig
 
 def check_shape(array: Any, manifold: Manifold) -> None:
     refuse_mask(array, "x")
-    if array.ndim != len(manifold.point_shape) + 1:
+    if array.ndim != len(manifold.point_shape) + 1 or tuple(array.shape[1:]) != manifold.point_shape:
         expected = ", ".join(["n", *map(str, manifold.point_shape)])
         raise ValueError(f"x has shape {array.shape}, but records of {manifold} have shape ({expected})")
-    manifold.read(np.empty((0, *array.shape[1:]), dtype=array.dtype), "x")
+    manifold.read(np.empty((0, *manifold.point_shape), dtype=array.dtype), "x")
 
 
 def _checked_weights(weights: ArrayLike) -> Array:
@@ -217,11 +292,11 @@ def _libraries() -> ThreadpoolController:
 @cache
 def _pool(process: int) -> ThreadPoolExecutor:
     """The threads of this process; a forked child has none of its parent's and starts its own."""
-    return ThreadPoolExecutor(_cores(), thread_name_prefix="geodp")
+    return ThreadPoolExecutor(cores(), thread_name_prefix="geodp")
 
 
-@cache
-def _cores() -> int:
+def cores() -> int:
+    """The cores this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not every system can tell
@@ -236,7 +311,7 @@ def _in_order(pool: ThreadPoolExecutor, work: Callable[[A], B], items: Iterator[
         return
     waiting = deque(pool.submit(work, item) for item in first_two)
     for item in items:
-        if len(waiting) >= 2 * _cores():
+        if len(waiting) >= 2 * cores():
             yield waiting.popleft().result()
         waiting.append(pool.submit(work, item))
     while waiting:

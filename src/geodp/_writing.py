@@ -25,5 +25,7 @@ def check_place(path: Path) -> None:
     # a pipe or a device would be replaced by a file of its name
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no ordinary file'}: name a file")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no directory {path.parent}: make it first")
     if not os.access(path.parent, os.W_OK):
         raise ValueError(f"cannot write to the directory of {path}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,9 +59,10 @@ class Ball:
         if not 0.0 < radius < math.inf:
             raise ValueError(f"the radius must be positive and finite but is {radius}")
         if self.reach >= self.max_radius < math.inf:
+            degrees = f"; no two points are farther apart than {manifold.diameter:.6g}: are these degrees?"
             raise ValueError(
                 f"the radius is {radius} but must be below {self.max_radius} on {manifold}: in a larger ball the Fréchet "
-                "mean of the records may not be unique"
+                f"mean of the records may not be unique{degrees if radius > manifold.diameter else ''}"
             )
         if not math.isfinite(self.reach):
             raise ValueError(
@@ -153,3 +154,13 @@ class Ball:
 
     def __hash__(self) -> int:
         return hash((self.manifold, self.center.tobytes(), self.radius))
+
+
+def checked_ball(ball: Any) -> Ball:
+    """The ball, or a sentence about what was given in its place."""
+    if not isinstance(ball, Ball):
+        manifold = repr(ball) if isinstance(ball, Manifold) else "manifold"
+        raise TypeError(
+            f"the ball must be a Ball but is of type {type(ball).__name__}: make one with Ball({manifold}, center, radius)"
+        )
+    return ball

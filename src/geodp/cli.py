@@ -6,8 +6,10 @@ import errno
 import io
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -22,7 +24,40 @@ from rich.table import Table
 from geodp._version import __version__
 from geodp._writing import check_place, write_whole
 
+#: A command line that the parser refuses; typer exports only the class below it.
+_UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
+
+
+class _Commands(typer.core.TyperGroup):
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """What the parser refuses is one sentence like all the others."""
+        try:
+            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+        except _UsageError as error:
+            if not standalone_mode:
+                raise
+            if type(error).__name__ != "NoArgsIsHelpError":  # the help has been printed by then
+                _say(_usage(error))
+            code = 2
+        except typer.Abort:
+            if not standalone_mode:
+                raise
+            code = 2
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     add_completion=False,
@@ -59,6 +94,14 @@ CenterOption = Annotated[
 LayoutOption = Annotated[
     str, typer.Option("--layout", help="What the columns mean; 'auto' goes by their number and names. List: geodp layouts.")
 ]
+HeaderOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a .csv names its columns, which are public, or is a record. It need not be said if "
+        "that line is all names.",
+    ),
+]
 ColumnsOption = Annotated[
     str | None, typer.Option("--columns", help="Which columns to read, by name or by position from 0: 'lat, lon'. Default: all.")
 ]
@@ -71,7 +114,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 def _one_sentence() -> Iterator[None]:
     """Turn what may go wrong with public input into one sentence and exit code 2."""
     try:
-        with _shown():
+        with _shown(), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: _say(str(message), "warning")
             yield
     except (ValueError, TypeError, OSError) as error:
         _refuse(_plain(error))
@@ -96,14 +140,42 @@ def _shown() -> Iterator[None]:
 
 
 def _refuse(sentence: str) -> NoReturn:
-    errors.print(f"[bold red]error:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
+    _say(sentence)
     raise typer.Exit(2) from None
+
+
+def _say(sentence: str, kind: str = "error") -> None:
+    errors.print(f"[bold red]{kind}:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
 
 
 def _plain(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return str(error)
+    sentence = str(error)
+    for python, option in _SAID_IN_PYTHON.items():
+        sentence = re.sub(python, option, sentence)
+    return sentence
+
+
+#: Words of sentences that are made for those who program, and those of the command line.
+_SAID_IN_PYTHON = {
+    r"\b\w+=\w* \((?:or )?(--[\w-]+)\)": r"\1",  # columns= (or --columns)
+    r"\bbound='(\w+)'": r"--bound \1",
+    r"\bleave n out\b": "leave --records out",
+    r"^n is (\d+)": r"--records is \1",
+    r"\bname the layout, ": "name the layout with --layout, ",
+    r"\bopen (it|a data set) with its total epsilon( first)?$": r"open \1 with geodp budget open\2",
+}
+
+
+def _usage(error: Any) -> str:
+    sentence = " ".join(error.format_message().split()).rstrip(".")
+    option = re.match(r"Invalid value for .*?(--[\w-]+)", sentence)
+    for python, kind in {"valid (number|float)": "a number", "valid int(eger)?": "a whole number"}.items():
+        if option and re.search(python, sentence):
+            sentence = f"{option[1]} must be {kind}"
+    command = error.ctx.command_path if error.ctx is not None else "geodp"
+    return f"{sentence[:1].lower()}{sentence[1:]}; see {command} --help"
 
 
 def _ball(manifold: str, center: str, radius: float, layout: str) -> Any:
@@ -153,6 +225,7 @@ def mean(
     center: CenterOption = "origin",
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
+    header: HeaderOption = None,
     bound: BoundOption = "sharp",
     ledger: Annotated[
         str | None, typer.Option("--ledger", help="Budget to charge: sqlite:///FILE or postgresql+psycopg://...")
@@ -181,8 +254,13 @@ def mean(
         ball = _ball(manifold, center, radius, layout)
         if out is not None:
             check_place(out)
+        if (ledger is None) != (dataset is None):
+            raise ValueError("--ledger and --dataset go together: give both or neither")
         book = Ledger(ledger) if ledger is not None else None
-        x = (read_records if dask is None else _dask().read_dask)(file, ball.manifold, columns=columns, layout=layout)
+        if dask is None:
+            x = read_records(file, ball.manifold, columns=columns, layout=layout, header=header)
+        else:
+            x = _dask().read_dask(file, ball.manifold, columns=columns, layout=layout)
         with nullcontext() if dask is None else _dask().cluster(dask), _progress("mean") as progress:
             release = private_mean(x, ball, epsilon, bound=cast(Any, bound), ledger=book, dataset=dataset, progress=progress)
         try:
@@ -235,6 +313,12 @@ def plan_command(
     with _one_sentence():
         from geodp.planning import plan
 
+        given = {"--records": n, "--epsilon": epsilon, "--error": error}
+        names = [name for name, value in given.items() if value is not None]
+        if len(names) != 2:
+            raise ValueError(f"give two of --records, --epsilon and --error: given {_were(names)}")
+        if quantile is not None and error is None:
+            raise ValueError("--quantile goes with --error")
         ball = _ball(manifold, center, radius, layout)
         if plot is not None:
             _check_picture(plot)
@@ -246,6 +330,10 @@ def plan_command(
         print(json.dumps(result.to_dict(), indent=2) if as_json else result)
 
 
+def _were(names: list[str]) -> str:
+    return "was none of them" if not names else f"was {names[0]} alone" if len(names) == 1 else f"were {', '.join(names)}"
+
+
 @app.command()
 def check(
     file: Annotated[Path, typer.Argument(help="Records, as for geodp mean.")],
@@ -254,6 +342,7 @@ def check(
     center: CenterOption = "origin",
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
+    header: HeaderOption = None,
 ) -> None:
     """For the curator only: which records are invalid or outside the ball. **The output is not private.**"""
     with _one_sentence():
@@ -262,7 +351,7 @@ def check(
         from geodp.files import read_records
 
         ball = _ball(manifold, center, radius, layout)
-        x = np.asarray(read_records(file, ball.manifold, columns=columns, layout=layout), dtype=np.float64)
+        x = np.asarray(read_records(file, ball.manifold, columns=columns, layout=layout, header=header), dtype=np.float64)
         valid = ball.manifold.valid(x)
         outside = valid & ~ball.contains(x)
         warning = "NOT PRIVATE: this describes individual records. Do not publish it, nor tune the ball by it."
@@ -272,6 +361,8 @@ def check(
             rows = np.flatnonzero(which)
             table.add_row(name, str(len(rows)), ", ".join(map(str, rows[:10])) + (" ..." if len(rows) > 10 else ""))
         screen.print(table)
+        if not valid.any():
+            print("Not one is a point: has a line as many cells as the header has names, and which layout is meant?")
 
 
 @app.command(name="audit")
@@ -287,6 +378,7 @@ def audit_command(
     ] = None,
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
+    header: HeaderOption = None,
     bound: BoundOption = "sharp",
     path: Annotated[
         str,
@@ -323,11 +415,13 @@ def audit_command(
         ball = _ball(manifold, center, radius, layout)
         if (first is None) != (second is None):
             raise ValueError("--first and --second go together: give both files or neither")
+        if n is None and first is None:
+            raise ValueError("give the number of records with --records, or two files with --first and --second")
         if plot is not None:
             _check_picture(plot)
         pair = None
         if first is not None and second is not None:
-            read = partial(read_records, manifold=ball.manifold, columns=columns, layout=layout)
+            read = partial(read_records, manifold=ball.manifold, columns=columns, layout=layout, header=header)
             pair = read(first), read(second)
         with _progress("audit") as progress:
             result = audit(
@@ -369,7 +463,8 @@ def open_budget(
 
         book = Ledger(ledger)
         book.open(dataset, epsilon)
-        print(f"{dataset}: {epsilon} to spend, kept in {book!r}")
+        place = repr(book).removeprefix("<Ledger ").removesuffix(">")  # without a password
+        print(f"{dataset}: {epsilon} to spend, kept in {place}")
 
 
 @budget.command()

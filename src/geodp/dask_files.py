@@ -3,7 +3,8 @@
 A file, or a directory of parts, is cut into blocks of rows; a block is read by the worker that sums it, every time it is
 needed. So the workers must find the files under the same name, and the files must not change while a mean is computed. What
 the rows hold is said in :mod:`geodp.files`: the layouts are the same, a row that is no record is full of NaN all the same, and
-messages are about public things only. The layout is settled once for all parts, before any of them is read.
+messages are about public things only. The layout is settled once for all parts, from the names and types of the columns or the
+shape and type of the array, before any record is read.
 
 ==========================  ==========================================================================================
 ``records.parquet``         a Parquet file; a block is one or more of its row groups
@@ -35,6 +36,7 @@ from numpy.typing import NDArray
 
 from geodp.files import FileError, chosen_columns, layouts, plan_reading, read_points
 from geodp.files.arrays import ArrayTable, load_array
+from geodp.files.asked import Asked
 from geodp.files.parquet import ParquetTable, arrow_for, parquet_file
 from geodp.files.table import Table
 from geodp.manifolds import Manifold
@@ -74,8 +76,9 @@ def read_dask(
     """
     source = Path(path).absolute()
     try:
-        parts = _parts(source, Path(path), 8 * math.prod(manifold.point_shape))
-        order, choice = plan_reading(parts[0].sample(), manifold, chosen_columns(columns), layout)
+        asked = Asked(manifold, chosen_columns(columns), layout)
+        parts = _parts(source, Path(path), asked)
+        order, choice = plan_reading(parts[0].sample(), asked)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
     cells: NDArray[Any] = np.empty(len(parts), dtype=object)
@@ -165,35 +168,34 @@ class _ArrayPart(_Part):
 @dataclass(frozen=True)
 class _ParquetPart(_Part):
     groups: tuple[int, ...]
-    shapes: Mapping[str, tuple[int, ...]] | None = None
+    shapes: Mapping[str, tuple[int, ...]]
 
     def sample(self) -> Table:
-        return self._table(None)
+        with parquet_file(self.path) as file:
+            return ParquetTable(self.path, file.schema_arrow.empty_table(), arrow_for(self.path), self.shapes)
 
     def points(self, manifold: Manifold, order: list[int], choice: Any) -> Array:
         read = sorted(set(order))
-        return read_points(self._table(read), manifold, [read.index(i) for i in order], choice)
-
-    def _table(self, columns: list[int] | None) -> ParquetTable:
         with parquet_file(self.path) as file:
             names = file.schema_arrow.names
-            wanted = names if columns is None else [names[i] for i in columns]
+            wanted = [names[i] for i in read]
             unique = len(set(names)) == len(names)
             table = file.read_row_groups(self.groups, columns=wanted if unique else None)
-            table = table.select(wanted if unique else columns or list(range(len(names))))
-        return ParquetTable(self.path, table, arrow_for(self.path), self.shapes)
+            table = table.select(wanted if unique else read)
+        table = ParquetTable(self.path, table, arrow_for(self.path), self.shapes)
+        return read_points(table, manifold, [read.index(i) for i in order], choice)
 
 
-def _parts(source: Path, shown: Path, record_bytes: int) -> list[_Part]:
+def _parts(source: Path, shown: Path, asked: Asked) -> list[_Part]:
     """All blocks of a source, at least one."""
     if not source.exists():
         raise FileError(f"there is no file or directory {shown}")
-    block = max(1, _BLOCK_BYTES // record_bytes)
+    block = max(1, _BLOCK_BYTES // (8 * math.prod(asked.manifold.point_shape)))
     if source.is_dir() and (source.suffix == ".zarr" or any((source / mark).exists() for mark in _ZARR_MARKS)):
         parts = list(_zarr_parts(source, block))
     else:
         files = _files(source, shown)
-        parts = list(_parquet_parts(files, block) if files[0].suffix == ".parquet" else _npy_parts(files, block))
+        parts = list(_parquet_parts(files, block, asked) if files[0].suffix == ".parquet" else _npy_parts(files, block))
     if not parts:
         raise FileError(f"{shown} has no records")
     return parts
@@ -277,23 +279,17 @@ def _open_zarr(source: Path) -> Any:
         raise FileError(f"{source} is not a Zarr array or group that zarr can read") from None
 
 
-def _parquet_parts(files: list[Path], block: int) -> Iterator[_Part]:
-    first: tuple[Path, list[str]] | None = None
-    shapes: Mapping[str, tuple[int, ...]] | None = None
+def _parquet_parts(files: list[Path], block: int, asked: Asked) -> Iterator[_Part]:
+    first: ParquetTable | None = None
     for path in files:
         with parquet_file(path) as file:
-            names = list(file.schema_arrow.names)
+            schema = file.schema_arrow
             rows = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-        first = first or (path, names)
-        if names != first[1]:
-            raise FileError(f"the columns of {path} are not those of {first[0]}")
+        first = first or ParquetTable(path, schema.empty_table(), arrow_for(path), asked)
+        if schema.names != first.table.column_names:
+            raise FileError(f"the columns of {path} are not those of {first.path}")
         for groups in _runs(rows, block):
-            count = sum(rows[i] for i in groups)
-            if shapes is None:
-                # lists may be of any length: those of the first block say which one is meant
-                table = _ParquetPart(path, count, groups).sample()
-                shapes = table.shapes if isinstance(table, ParquetTable) else {}
-            yield _ParquetPart(path, count, groups, shapes)
+            yield _ParquetPart(path, sum(rows[i] for i in groups), groups, first.shapes)
 
 
 def _runs(rows: list[int], block: int) -> Iterator[tuple[int, ...]]:

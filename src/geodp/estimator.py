@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from geodp._records import only_the_kind
 from geodp.ball import Ball
 from geodp.files import parse_manifold
 from geodp.manifolds import Euclidean, Manifold
@@ -20,6 +21,11 @@ from geodp.release import Release, private_mean
 # scikit-learn has no type hints, so its classes are Any to the checker
 class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Release the Fréchet mean of the rows of ``X``, and map records to normal coordinates about it.
+
+    *Public*: all parameters, the manifold, the ball, and the number of rows and columns of ``X``. *Private*: the values in ``X``.
+    *Neighbours*: data sets of the same size that differ by replacing one row. Each :meth:`fit` is one release with pure
+    ``epsilon``-differential privacy, by :func:`geodp.private_mean`. Theorem: :mod:`geodp.mechanisms.laplace` (Reimherr, Bharath
+    and Soto 2021, Theorem 1). Fits add up: two of them, such as those of a cross-validation, spend ``2 * epsilon``.
 
     Parameters
     ----------
@@ -34,8 +40,8 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    location_ : the private mean, an array of the manifold's ``point_shape``.
-    receipt_ : the :class:`geodp.Release`.
+    location_ : the private mean, an array of the manifold's ``point_shape``; it may be published.
+    receipt_ : the :class:`geodp.Release`; it may be published.
     n_features_in_ : the number of entries of a record.
 
     ``X`` may hold records as arrays ``(n, *point_shape)`` or flattened to ``(n, entries)``, as scikit-learn likes it.
@@ -81,7 +87,8 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _records(self, X: ArrayLike, *, fitting: bool = True) -> Array:
         refuse_mask(X, "X")
-        array = np.asarray(X)
+        with only_the_kind():
+            array = np.asarray(X)
         if array.ndim < 2:
             raise ValueError(f"X has shape {array.shape}; Reshape your data: one record a row")
         if fitting:

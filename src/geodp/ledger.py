@@ -413,15 +413,20 @@ class Ledger:
         """
         name, asked, purpose = _line(dataset, "the name of a data set"), exact_epsilon(epsilon), _line(what, "what is charged")
         with self._writing() as connection:
-            total = self._total(connection, name, lock=True)
-            left = _canonical(_EXACT.subtract(total, self._spent(connection, name)))
-            if asked > left:
-                remedy = f"ask for at most {left}" if left > 0 else "no further release from it is possible"
-                raise BudgetExhausted(f"the data set {name!r} has {left} of {total} left, {asked} was asked for: {remedy}")
+            self._check_left(connection, name, asked, lock=True)
             entry = {"dataset": name, "epsilon": str(asked), "at": _now(), "what": purpose}
             key = connection.execute(insert(_CHARGES).values(entry)).inserted_primary_key
             assert key is not None
         return Charge(key[0], name, asked, datetime.fromisoformat(entry["at"]), purpose)
+
+    def check(self, dataset: str, epsilon: int | float | str | Decimal) -> None:
+        """Raise what :meth:`charge` would raise if it were called now; nothing is charged, and nothing is set aside.
+
+        It saves long work whose charge would be refused. Only the charge itself is safe against others who spend meanwhile.
+        """
+        name, asked = _line(dataset, "the name of a data set"), exact_epsilon(epsilon)
+        with self._reading() as connection:
+            self._check_left(connection, name, asked)
 
     def attach(self, charge_id: int, receipt_json: str) -> None:
         """Keep the receipt of a release with its charge, once: an attached receipt is never replaced."""
@@ -466,6 +471,13 @@ class Ledger:
         name = _line(dataset, "the name of a data set")
         with self._reading() as connection:
             return self._total(connection, name), self._spent(connection, name)
+
+    def _check_left(self, connection: Connection, name: str, asked: Decimal, *, lock: bool = False) -> None:
+        total = self._total(connection, name, lock=lock)
+        left = _canonical(_EXACT.subtract(total, self._spent(connection, name)))
+        if asked > left:
+            remedy = f"ask for at most {left}" if left > 0 else "no further release from it is possible"
+            raise BudgetExhausted(f"the data set {name!r} has {left} of {total} left, {asked} was asked for: {remedy}")
 
     def _total(self, connection: Connection, name: str, *, lock: bool = False) -> Decimal:
         query = select(_DATASETS.c.epsilon).where(_DATASETS.c.name == name)

@@ -10,7 +10,7 @@ from typing import Any
 from scipy.optimize import brentq
 from scipy.special import gammaincinv
 
-from geodp.ball import Ball
+from geodp.ball import Ball, checked_ball
 from geodp.manifolds.manifold import real_number
 from geodp.mechanisms.ambient import ambient_expected_error
 from geodp.mechanisms.laplace import Calibration, calibrate, checked_epsilon, numerical_tolerance
@@ -70,12 +70,18 @@ class Plan:
 
     def __str__(self) -> str:
         ball = self.calibration.ball
+        tolerance = self.calibration.tolerance
+        # said only where it counts: in most balls it is some 1e-12
+        why = f" = ({self.sensitivity:.6g} + 2 * {tolerance:.2g})/epsilon" if 2.0 * tolerance > 0.01 * self.sensitivity else ""
+        rows = {
+            "sensitivity": f"{self.sensitivity:.6g}",
+            "noise scale": f"{self.scale:.6g}{why}",
+            "expected error": f"{self.expected_error:.4g}",
+            **{f"{100 * q:g}% within": f"{error:.4g}" for q, error in self.quantiles.items()},
+        }
         lines = [
             f"{ball.manifold}, radius {ball.radius:g}: n = {self.n}, epsilon = {self.epsilon:g}",
-            f"  sensitivity      {self.sensitivity:.6g}",
-            f"  noise scale      {self.scale:.6g}",
-            f"  expected error   {self.expected_error:.4g}",
-            *(f"  {100 * q:g}% within {'':<5}{error:.4g}" for q, error in self.quantiles.items()),
+            *(f"  {name:<17}{value}" for name, value in rows.items()),
         ]
         if self.paper_error is not None:
             lines.append(f"  with the bound of Reimherr et al. (2021): expected error {self.paper_error:.4g}")
@@ -108,6 +114,7 @@ def plan(
     >>> round(plan(ball, n=100, error=0.01).epsilon, 3)
     1.657
     """
+    checked_ball(ball)
     given = [name for name, value in (("n", n), ("epsilon", epsilon), ("error", error)) if value is not None]
     if len(given) != 2:
         raise ValueError(f"a plan needs two of n, epsilon and error but was given {' and '.join(given) or 'none of them'}")

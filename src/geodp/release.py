@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from types import UnionType
-from typing import Any, TypeVar
+from textwrap import shorten
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
-from geodp._records import count_records
+from geodp._records import count_records, discreet
 from geodp._version import __version__
-from geodp.ball import Ball
+from geodp.ball import Ball, checked_ball
 from geodp.files import parse_manifold
-from geodp.ledger import Ledger
+from geodp.ledger import Ledger, LedgerError
 from geodp.manifolds import Manifold, Sphere
 from geodp.manifolds._functions import Array
 from geodp.manifolds.manifold import refuse_mask
 from geodp.mean import Progress, mean_of_counted
-from geodp.mechanisms.laplace import calibrate
+from geodp.mechanisms.laplace import calibrate, checked_epsilon
 from geodp.noise import exact
 from geodp.noise.laws import Laplace
 from geodp.sensitivity import Bound
@@ -31,15 +33,40 @@ T = TypeVar("T")
 EXACT = "exact"
 SIMULATED = "simulated"
 
-#: What a stored release must hold besides its value and its ball.
-_STORED: dict[str, type | UnionType] = {
-    **dict.fromkeys(("epsilon", "sensitivity", "tolerance", "scale"), float | int),
-    **dict.fromkeys(("bound", "numerics", "mechanism", "neighbours", "version"), str),
-    "n": int,
-    "grid": float | None,
-    "projected": bool,
-    "dataset": str | None,
-    "charge": int | None,
+
+class _Requirement(NamedTuple):
+    """What a field of a stored release must be, in words and as a test."""
+
+    words: str
+    met: Callable[[Any], bool]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**63
+
+
+def _is_positive(value: Any) -> bool:
+    # not a number compares false, and neither infinity nor a whole number past the floats is at most the largest float
+    return isinstance(value, float | int) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
+
+
+def _is_line(value: Any) -> bool:
+    return isinstance(value, str) and value != "" and value.isprintable()
+
+
+_POSITIVE = _Requirement("a positive and finite number", _is_positive)
+_LINE = _Requirement("a line of text", _is_line)
+
+#: What a stored release must hold besides its value and its ball, each by itself.
+_STORED: dict[str, _Requirement] = {
+    **dict.fromkeys(("epsilon", "sensitivity", "tolerance", "scale"), _POSITIVE),
+    **dict.fromkeys(("mechanism", "neighbours", "version"), _LINE),
+    "bound": _Requirement(f"one of {', '.join(get_args(Bound))}", lambda value: value in get_args(Bound)),
+    "numerics": _Requirement(f"{EXACT} or {SIMULATED}", lambda value: value in (EXACT, SIMULATED)),
+    "n": _Requirement("a whole number from 1 to 2^63", _is_whole),
+    "projected": _Requirement("true or false", lambda value: isinstance(value, bool)),
+    "dataset": _Requirement("a line of text, or null", lambda value: value is None or _is_line(value)),
+    "charge": _Requirement("a whole number from 1 to 2^63, or null", lambda value: value is None or _is_whole(value)),
 }
 
 
@@ -130,25 +157,48 @@ class Release:
 
     @classmethod
     def from_json(cls, text: str) -> Release:
-        """The release that :meth:`to_json` stored."""
+        """The release that :meth:`to_json` stored, or a ``ValueError`` that names the field which cannot be."""
+        wrong: str | None = "pass what Release.to_json returned"
         try:
             stored: dict[str, Any] = json.loads(text)
             ball = Ball(parse_manifold(stored["manifold"]), stored["center"], stored["radius"])
-            value = np.array(stored["value"], dtype=np.float64)
+            value = ball.manifold.read(stored["value"], "the value")
             kept = {field.name for field in fields(cls)} & stored.keys() - {"value"}
             release = cls(value=value, ball=ball, version=stored["geodp"], **{name: stored[name] for name in kept})
-            whole = value.shape == ball.manifold.point_shape and ball.manifold.check_point(value) is None
-            sound = whole and all(isinstance(getattr(release, name), kind) for name, kind in _STORED.items())
+            wrong = release._wrong(stored["radius"], stored["private"])
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
-            sound = False
-        if not sound:
-            raise ValueError("this is not the JSON text of a release: pass what Release.to_json returned")
+            pass
+        if wrong is not None:
+            raise ValueError(f"this is not the JSON text of a release: {wrong}")
         return release
+
+    def _wrong(self, radius: Any, private: Any) -> str | None:
+        """What cannot be, if anything cannot. No field is quoted: the text may be anything, such as a file of records."""
+        for name, (words, met) in _STORED.items():
+            if not met(getattr(self, name)):
+                return f"its {'geodp' if name == 'version' else name} must be {words}"
+        if not _is_positive(radius):
+            return f"its radius must be {_POSITIVE.words}"
+        if self.value.shape != self.manifold.point_shape or self.manifold.check_point(self.value) is not None:
+            return f"its value must be a point of {self.manifold}"
+        if private is not self.private:
+            return f"its private must be true if its numerics are {EXACT} and false otherwise"
+        if not (_is_positive(self.grid) if self.private else self.grid is None):
+            return f"its grid must be {_POSITIVE.words} if its numerics are {EXACT} and null otherwise"
+        if (self.dataset is None) != (self.charge is None):
+            return "its dataset and its charge go together"
+        try:
+            Laplace(self.manifold, self.scale)
+        except ValueError:
+            return f"there is no noise of its scale on {self.manifold}"
+        return None
 
     def __str__(self) -> str:
         origin = " (the origin)" if np.array_equal(self.ball.center, self.manifold.origin) else ""
         center = np.array2string(self.ball.center, precision=6, suppress_small=True, separator=", ", prefix=" " * 14)
-        value = np.array2string(self.value, precision=6, suppress_small=True, separator=", ", prefix=" " * 14)
+        # all of it, however long: on a screen there may be no other copy
+        every = self.value.size + 1
+        value = np.array2string(self.value, precision=6, suppress_small=True, separator=", ", prefix=" " * 14, threshold=every)
         lines = [
             ("value", value),
             ("epsilon", f"{self.epsilon:g}, pure differential privacy; neighbours: {self.neighbours}"),
@@ -207,7 +257,9 @@ def private_mean(
     bound
         The sensitivity bound, see :func:`geodp.sensitivity`.
     ledger, dataset
-        A budget to charge. The charge is made before the draw: a crash in between loses budget, never privacy.
+        A budget to charge. What is left is looked at first, before any record is read. The charge is made after the mean
+        and before the draw: a crash in between loses budget, never privacy. If the ledger cannot keep the receipt after that,
+        the release is returned all the same, with a warning.
     project
         Whether to move a draw that fell outside the ball to its boundary. By default that is done where it cannot
         increase the error: on simply connected spaces without positive curvature and on spheres up to a third of the way
@@ -224,18 +276,20 @@ def private_mean(
     >>> release.epsilon, release.n, Sphere(2).check_point(release.value)
     (1.0, 500, None)
     """
-    if (ledger is None) != (dataset is None):
-        raise ValueError("a ledger and the name of a data set in it go together: give both or neither")
-    if simulate is not None and not isinstance(simulate, np.random.Generator):
-        raise TypeError(f"simulate must be a numpy.random.Generator but is of type {type(simulate).__name__}")
-    if ledger is not None and simulate is not None:
-        raise ValueError("a simulation is not private and spends no budget: leave out the ledger or simulate")
+    checked_ball(ball)
+    _check_options(ledger, dataset, project, simulate)
     refuse_mask(x, "x")
+    epsilon = checked_epsilon(epsilon)
+    if ledger is not None and dataset is not None:
+        ledger.check(dataset, epsilon)  # the mean may take hours; what counts is the charge after it
+    x = discreet(x, ball.manifold)
     calibration = calibrate(ball, count_records(x, ball.manifold), epsilon, bound)
     mean = _computed(lambda: mean_of_counted(x, ball, calibration.n, progress))
     charge = None
     if ledger is not None and dataset is not None:
-        charge = ledger.charge(dataset, epsilon, what=f"mean on {ball.manifold}").id
+        what = shorten(f"mean on {ball.manifold}", 500, placeholder=" ...")
+        # what the noise was made for: an epsilon of more digits than a float has was rounded to one
+        charge = ledger.charge(dataset, calibration.epsilon, what=what).id
     grid, value = _computed(lambda: _draw(ball, calibration.scale, mean, simulate))
     projected = projection_is_safe(ball) if project is None else bool(project)
     release = Release(
@@ -254,15 +308,44 @@ def private_mean(
         charge=charge,
     )
     if ledger is not None and charge is not None:
-        ledger.attach(charge, release.to_json())
+        _attach(ledger, charge, release)
     return release
+
+
+def _check_options(ledger: Any, dataset: Any, project: Any, simulate: Any) -> None:
+    if (ledger is None) != (dataset is None):
+        raise ValueError("a ledger and the name of a data set in it go together: give both or neither")
+    if ledger is not None and not isinstance(ledger, Ledger):
+        raise TypeError(f"the ledger must be a Ledger but is of type {type(ledger).__name__}: open it with geodp.Ledger(url)")
+    if simulate is not None and not isinstance(simulate, np.random.Generator):
+        raise TypeError(f"simulate must be a numpy.random.Generator but is of type {type(simulate).__name__}")
+    if ledger is not None and simulate is not None:
+        raise ValueError("a simulation is not private and spends no budget: leave out the ledger or simulate")
+    if not isinstance(project, bool | np.bool_ | None):
+        raise TypeError(f"project must be True, False or None but is of type {type(project).__name__}")
+
+
+def _attach(ledger: Ledger, charge: int, release: Release) -> None:
+    """Keep the receipt with its charge. The budget is spent and the value drawn: a failure here must not take the value along."""
+    try:
+        ledger.attach(charge, release.to_json())
+    except Exception as error:
+        # of the ledger's sentence only what happened: its advice, to try again, would be wrong here
+        why = str(error).partition(": ")[0] if isinstance(error, LedgerError) else type(error).__name__
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")  # where warnings are errors it would take the value along after all
+            warnings.warn(
+                f"charge {charge} is entered and the release is made, but its receipt could not be kept in the ledger ({why}). "
+                "Do not release again: store this one with ledger.attach(release.charge, release.to_json())",
+                stacklevel=3,
+            )
 
 
 def _computed(compute: Callable[[], T]) -> T:
     """What ``compute`` returns; if it fails for a reason of its own, the text of the exception, which may quote data, is lost."""
     try:
         return compute()
-    except ValueError:  # said about public input: the shape or the number of records
+    except ValueError:  # said about public things: the shape or the number of records, the kind of a failure to read them
         raise
     except Exception as error:
         raise RuntimeError(f"the release failed with {type(error).__name__}, whose text may hold data and is not shown") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal, get_args
 
-from geodp.ball import Ball
+from geodp.ball import Ball, checked_ball
 from geodp.manifolds.manifold import EPSILON, whole_number
 
 Bound = Literal["sharp", "reimherr2021"]
@@ -46,6 +46,7 @@ def sensitivity(ball: Ball, n: int, bound: Bound = "sharp") -> float:
     >>> round(sensitivity(Ball(SPD(3), np.eye(3), 1.5), n=100), 9)
     0.03
     """
+    checked_ball(ball)
     n = whole_number(n, 1, "the number of records n")
     if n > 2**63:
         raise ValueError("the number of records n must be at most 2^63")

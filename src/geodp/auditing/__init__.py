@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -29,12 +28,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
+from geodp._records import cores
 from geodp._version import __version__
 from geodp.auditing.bounds import least_epsilon
 from geodp.auditing.events import KINDS, LOSS, Event, Feature, Kind, features, fingerprints, most_revealing, repeated, returning
 from geodp.auditing.mechanisms import MeanMechanism, Mechanism, Path, Runner, Task, runner
 from geodp.auditing.pairs import checked_pair, worst_case_pair
-from geodp.ball import Ball
+from geodp.ball import Ball, checked_ball
 from geodp.manifolds._functions import Array
 from geodp.manifolds.manifold import whole_number
 from geodp.mean import mean_of_counted
@@ -121,8 +121,13 @@ class AuditResult:
         """Whether the claim stands: the lower bound does not exceed it."""
         return self.epsilon_lower <= self.epsilon
 
+    @property
+    def note(self) -> str:
+        """Whether the result may be published. One about records that were given may not: it holds no noise."""
+        return _GIVEN if self.own_pair else _MADE_UP
+
     def to_json(self) -> str:
-        """The result as JSON text."""
+        """The result as JSON text. Its ``note`` says whether it may be published, see :attr:`note`."""
         directions = [
             {
                 "direction": finding.direction,
@@ -137,6 +142,7 @@ class AuditResult:
         return json.dumps(
             {
                 "geodp": __version__,
+                "note": self.note,
                 "consistent": self.consistent,
                 "epsilon": self.epsilon,
                 "epsilon_lower": self.epsilon_lower,
@@ -176,9 +182,11 @@ class AuditResult:
             lines.append((finding.direction, f"{finding.hits:,} to {finding.others:,} of {finding.draws:,}: {finding.event}"))
             lines.append(("", f"so epsilon is at least {finding.epsilon_lower:.4g}"))
         text = "\n".join([f"AUDIT: {verdict}", *(f"  {name:<14}{line}" for name, line in lines)])
-        note = "NOT PRIVATE: this describes the records that were given. Do not publish it.\n" if self.own_pair else ""
-        return note + text
+        return f"{self.note}\n{text}" if self.own_pair else text
 
+
+_GIVEN = "NOT PRIVATE: this describes the records that were given. Do not publish it."
+_MADE_UP = "The data sets were made from public numbers: this describes no records."
 
 _PATHS = {
     "float": "the release, with the floating-point simulator of its law",
@@ -288,8 +296,7 @@ def audit(
 def _claim(
     ball: Ball, n: int | None, epsilon: float, pair: tuple[ArrayLike, ArrayLike] | None, bound: Bound
 ) -> tuple[tuple[Array, Array], Calibration]:
-    if not isinstance(ball, Ball):
-        raise TypeError(f"the ball must be a geodp.Ball but is of type {type(ball).__name__}")
+    checked_ball(ball)
     if pair is None:
         if n is None:
             raise ValueError("an audit needs the number of records n, or a pair of neighbouring data sets")
@@ -325,7 +332,7 @@ def _kinds(events: tuple[Kind, ...] | None, path: Path, mechanism: Mechanism | N
 
 
 def _workers(processes: int | None) -> int:
-    return (os.cpu_count() or 1) if processes is None else whole_number(processes, 1, "the number of processes")
+    return cores() if processes is None else whole_number(processes, 1, "the number of processes")
 
 
 def _means(records: tuple[Array, Array], calibration: Calibration) -> tuple[Array, Array]:

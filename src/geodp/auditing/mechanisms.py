@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
@@ -138,7 +139,9 @@ class _Worker:
         # cores are shared out here: the threads of linear algebra would only get in each other's way
         environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-c", "from geodp.auditing.mechanisms import serve; serve()"]
-        self._process: Any = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        pipe = subprocess.PIPE
+        # a session of its own: Ctrl-C is for the process that hands out the tasks, which ends its workers
+        self._process: Any = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True)
         self._send((mechanism, pair))
 
     def _send(self, message: object) -> None:
@@ -163,16 +166,24 @@ class _Worker:
 
 
 def serve() -> None:
-    """What a worker does: tasks in from one pipe, outputs out on the other, until it is closed."""
-    mechanism, pair = pickle.load(sys.stdin.buffer)
+    """What a worker does: tasks in from one pipe, outputs out on the other, until the first is closed."""
+    messages: SimpleQueue[Any] = SimpleQueue()
+    Thread(target=_receive, args=(messages,), daemon=True).start()
+    mechanism, pair = messages.get()
     while True:
-        try:
-            task: Task = pickle.load(sys.stdin.buffer)
-        except EOFError:
-            return
+        task: Task = messages.get()
         try:
             answer: Array | str = _run(mechanism, pair, task)
         except Exception as error:  # its text may hold records
             answer = type(error).__name__
         pickle.dump(answer, sys.stdout.buffer)
         sys.stdout.buffer.flush()
+
+
+def _receive(messages: SimpleQueue[Any]) -> None:
+    """Read from a thread of its own, which sees at once that the pipe is closed: whoever gave the task may have been killed."""
+    try:
+        while True:
+            messages.put(pickle.load(sys.stdin.buffer))
+    finally:  # nobody is left to hear of a failure, nor of what is being computed
+        os._exit(0)

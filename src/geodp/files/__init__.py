@@ -1,8 +1,9 @@
 """Records, centres and manifolds from files and from text.
 
 Files are ``.npy``, ``.npz`` (one array, or one named ``x`` or ``records``), ``.csv`` (comma, semicolon, tab or blanks, with
-or without a header) and ``.parquet`` (one column a coordinate, or lists; ``pip install 'geodp[parquet]'``). What a row
-holds follows from the number of columns and from the header; the layouts marked * are taken only when they are named.
+a header, or without one if that is said) and ``.parquet`` (one column a coordinate, or lists; ``pip install
+'geodp[parquet]'``). What a row holds follows from the number of columns and from the header; the layouts marked * are taken
+only when they are named.
 
 ====================  =============  ============  ====================================================================
 manifold              layout         columns       what they hold
@@ -11,7 +12,7 @@ Euclidean(d)          coordinates    d             the coordinates
 Sphere(d)             cartesian      d+1           the coordinates, of norm curvature**-0.5
 Sphere(d)             composition *  d+1           parts, none negative: their shares of the whole, square-rooted
 Sphere(2)             latlon         2             latitude and longitude in degrees; also chosen by a header lat, lon
-Sphere(1)             clock          1             HH:MM or HH:MM:SS, chosen by its colons or a header time
+Sphere(1)             clock          1             HH:MM or HH:MM:SS; also chosen by a header time
 Sphere(1)             degrees *      1             an angle in degrees
 Sphere(1)             radians *      1             an angle in radians
 Hyperbolic(d)         hyperboloid    d+1           the time coordinate, then the others
@@ -31,13 +32,34 @@ Product(M1, ...)      factors        all theirs    the first layout of each fact
 Arrays may also have the shape ``(n, *point_shape)``, such as ``(n, 3, 3)`` for SPD(3). Latitude and longitude become
 ``(cos lat cos lon, cos lat sin lon, sin lat)``, so that the north pole is the origin. Angles and clock times run like a
 clock face of 24 hours or a compass, ``(sin a, cos a)``: midnight is the origin (0, 1), and 06:00 is (1, 0). Headers such
-as ``Dxx, Dyy, Dzz, Dxy, ...`` or ``r11, r21, ...`` give the order of matrix entries.
+as ``Dxx, Dyy, Dzz, Dxy, ...`` or ``r11, r21, ...`` give the order of matrix entries; a header with some of the names of a
+layout and not all is refused, and one with none leaves the numbers in their order.
 
 Records are private and one record is one line (or row). What a cell holds never raises and is never quoted: a cell that
 is missing or not a number, a line with too few or too many cells, a row that is no composition or spans no subspace
-makes an invalid record, full of NaN, which a release maps to the centre. Public are the number of records, the header
-(a first line with a word in it and no number or clock time) and the number of columns, which is
-that of the header or of most lines; blank lines at the end of a file do not count.
+makes an invalid record, full of NaN, which a release maps to the centre.
+
+How the records are read is never decided by what they hold, not even by most of them: replacing one record could turn the
+vote, and with it all the others. It is decided by what the caller says and by these things, which are **public**:
+
+- of every file its name, its format and the number of its records. In a ``.csv`` these are all lines after the header,
+  blank ones too, wherever they are;
+- of a ``.csv`` its encoding (UTF-16 if the file begins with a byte order mark, else UTF-8) and its first line, which is the
+  header unless ``header=False`` says that it is a record. Its names are the columns, and what stands between them (semicolons,
+  else tabs, else commas, else blanks) separates the cells of all lines. A first line that is not all names is refused until
+  ``header`` is given;
+- of a ``.csv`` without a header nothing more. Then each line says itself what separates its cells, and how many there should
+  be follows from the layout, which must be named if those of the manifold differ in it. With ``columns`` the others in the line,
+  and how many there are, do not matter;
+- of ``.npy``, ``.npz`` and Zarr arrays the shape and the type; whether they hold numbers or clock times is the type;
+- of ``.parquet`` the names and types of the columns. The lengths of lists are public where the type fixes them; otherwise they
+  must be those of the layout, to be named as above, and the column must be the only one.
+
+Types are public, so they must not be made from the records: a program that makes a column text because of one cell that is
+no number, or an array of objects because of one that is missing, tells that there is such a cell. Give types when writing.
+
+A comma is a decimal point in a line whose cells are separated by semicolons. The file of a centre is public altogether, so its
+header, its clock times and the lengths of its lists are found by looking.
 """
 
 from __future__ import annotations
@@ -45,13 +67,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from geodp.files.arrays import ArrayTable, float64, open_array
+from geodp.files.asked import Asked
 from geodp.files.cells import CLOCK, seconds
-from geodp.files.layout import Layout, choose, layouts, to_points
+from geodp.files.layout import PICK, Layout, choose, layouts, to_points
 from geodp.files.lines import CsvTable
 from geodp.files.messages import FileError, excerpt
 from geodp.files.naming import expression, literal, parse_manifold
@@ -65,7 +89,7 @@ __all__ = ["LAYOUTS", "FileError", "Layout", "layouts", "parse_center", "parse_m
 #: The table of layouts above, for help texts.
 LAYOUTS = (__doc__ or "")[(__doc__ or "").find("====") : (__doc__ or "").rfind("====") + 4]
 
-_OPENERS: dict[str, Callable[[Path, frozenset[str]], Table]] = {
+_OPENERS: dict[str, Callable[[Path, Asked], Table]] = {
     ".npy": open_array,
     ".npz": open_array,
     ".csv": CsvTable,
@@ -73,7 +97,7 @@ _OPENERS: dict[str, Callable[[Path, frozenset[str]], Table]] = {
 }
 
 
-def _open(path: Path, wanted: frozenset[str]) -> Table:
+def _open(path: Path, asked: Asked) -> Table:
     opener = _OPENERS.get(path.suffix.lower())
     if opener is None:
         raise FileError(f"{path} must be a {', '.join(_OPENERS)} file, and its name must say so")
@@ -81,7 +105,7 @@ def _open(path: Path, wanted: frozenset[str]) -> Table:
         raise FileError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
     if path.stat().st_size == 0:
         raise FileError(f"{path} is empty: it must hold one record a line or row")
-    return opener(path, wanted)
+    return opener(path, asked)
 
 
 @contextmanager
@@ -102,11 +126,13 @@ def read_records(
     *,
     columns: Sequence[str | int] | str | None = None,
     layout: str = "auto",
+    header: bool | None = None,
 ) -> Array:
     """The records in a file, as float64 of shape ``(n, *point_shape)``; see the table above for the layouts.
 
-    ``columns`` picks columns by name, or by position from 0, as a list or a text such as ``"lat, lon"``. Records that are
-    no points are kept: those that cannot be written down at all are full of NaN. A float64 ``.npy`` array that holds the
+    ``columns`` picks columns by name, or by position from 0, as a list or a text such as ``"lat, lon"``. ``header`` says
+    of a ``.csv`` file whether its first line is a header; it goes without saying for one that is all names. Records that
+    are no points are kept: those that cannot be written down at all are full of NaN. A float64 ``.npy`` array that holds the
     points as they are stays on disk, mapped read-only. Every :class:`FileError` is about public things: names, shapes, types.
 
     >>> from geodp import Sphere
@@ -115,38 +141,54 @@ def read_records(
         ...
     geodp.files.FileError: there is no file arrivals.csv
     """
-    chosen = chosen_columns(columns)
-    wanted = frozenset(name for name in chosen or () if isinstance(name, str) and not name.isdecimal())
+    asked = Asked(manifold, chosen_columns(columns), layout, header)
     with _reading(Path(path)):
-        return _records(_open(Path(path), wanted), manifold, chosen, layout)
+        return _records(_open(Path(path), asked), asked)
 
 
 def chosen_columns(columns: Sequence[str | int] | str | None) -> Sequence[str | int] | None:
     return [name.strip() for name in columns.split(",")] if isinstance(columns, str) else columns
 
 
-def _records(table: Table, manifold: Manifold, columns: Sequence[str | int] | None, layout: str) -> Array:
-    return read_points(table, manifold, *plan_reading(table, manifold, columns, layout))
+def _records(table: Table, asked: Asked) -> Array:
+    return read_points(table, asked.manifold, *plan_reading(table, asked))
 
 
-def plan_reading(table: Table, manifold: Manifold, columns: Sequence[str | int] | None, layout: str) -> tuple[list[int], Layout]:
+def plan_reading(table: Table, asked: Asked) -> tuple[list[int], Layout]:
     """Positions of the columns to read, in the order of the layout that fits them, and this layout."""
+    manifold = asked.manifold
     array = table.array if isinstance(table, ArrayTable) else None
-    if array is not None and array.ndim > 2 and (array.shape[1:] != manifold.point_shape or columns is not None):
+    if array is not None and array.ndim > 2 and (array.shape[1:] != manifold.point_shape or asked.columns is not None):
         shape = ", ".join(["n", *map(str, manifold.point_shape)])
         raise FileError(
             f"{table.path} holds an array of shape {array.shape}, but {manifold} is read from arrays of shape ({shape}) "
-            "or from rows of which columns may be chosen"
+            f"or from rows of which columns may be chosen{_flipped(array.shape, manifold)}"
         )
-    picked = table.pick(columns)
+    picked = table.pick(asked.columns)
     width = sum(table.widths[i] for i in picked)
     header = [table.names[i] for i in picked] if table.names and width == len(picked) else None
 
     def clock() -> bool:
         return len(picked) == 1 and table.holds_clock_times(picked[0])
 
-    choice, order = choose(str(table.path), manifold, layout, width, header, table.found(picked), clock)
+    hint = _hint(table, width, asked)
+    choice, order = choose(str(table.path), manifold, asked.layout, width, header, table.found(picked), clock, hint)
     return ([picked[i] for i in order] if width == len(picked) else picked), choice
+
+
+def _flipped(shape: tuple[int, ...], manifold: Manifold) -> str:
+    for axis in range(1, len(shape)):
+        if (*shape[:axis], *shape[axis + 1 :]) == manifold.point_shape:
+            moved = (shape[axis], *manifold.point_shape)
+            return f": it looks transposed, numpy.moveaxis(x, {axis}, 0) has the shape {moved}"
+    return ""
+
+
+def _hint(table: Table, width: int, asked: Asked) -> str:
+    """What may help where the number of columns does not fit."""
+    if asked.columns is None and table.records in asked.widths and width > table.records:
+        return f": it looks transposed, for it has {table.records} rows and {width} columns; one record a row is wanted"
+    return f": {PICK}" if width > min(asked.widths) else ""
 
 
 def read_points(table: Table, manifold: Manifold, columns: list[int], choice: Layout) -> Array:
@@ -204,7 +246,8 @@ def _type_center(text: str, manifold: Manifold, layout: str) -> Array:
 
 def _read_center(path: Path, manifold: Manifold, layout: str) -> Array:
     with _reading(path):
-        table = _open(path, frozenset())
+        asked = Asked(manifold, layout=layout, public=True)
+        table = _open(path, asked)
         columns = table.pick(None)
         width = sum(table.widths[i] for i in columns)
         as_printed = (table.records, width) == manifold.point_shape
@@ -213,7 +256,7 @@ def _read_center(path: Path, manifold: Manifold, layout: str) -> Array:
             table, width = ArrayTable(path, table.numbers(columns, False).reshape(1, -1)), table.records * width
         if table.records != 1:
             raise FileError(f"{path} holds {table.records} records, but the centre is one point of {manifold}")
-        return np.array(_records(table, manifold, None, _center_layout(manifold, layout, width))[0])
+        return np.array(_records(table, replace(asked, layout=_center_layout(manifold, layout, width)))[0])
 
 
 def _center_layout(manifold: Manifold, layout: str, width: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from geodp.files.asked import Asked
 from geodp.files.cells import seconds
 from geodp.files.messages import FileError, listed, short
 from geodp.files.table import MOST_COLUMNS, Table
@@ -37,10 +38,9 @@ class ArrayTable(Table):
 
     def numbers(self, columns: list[int], clock: bool) -> Array:
         if clock != (self.array.dtype.kind in "US"):
-            wanted = "clock times as text" if clock else "numbers"
-            raise FileError(
-                f"{self.path} holds an array of dtype {short(self.array.dtype)}, but this layout is read from {wanted}"
-            )
+            # the type of texts tells how long the longest is, which is no business of anybody
+            found, wanted = (short(self.array.dtype), "clock times as text") if clock else ("str", "numbers")
+            raise FileError(f"{self.path} holds an array of dtype {found}, but this layout is read from {wanted}")
         rows = self.array.reshape(self.records, -1)
         rows = rows if columns == list(range(rows.shape[1])) else rows[:, columns]
         if clock:
@@ -54,7 +54,7 @@ def float64(array: NDArray[Any]) -> Array:
         return array.astype(np.float64, copy=False)
 
 
-def open_array(path: Path, wanted: frozenset[str]) -> Table:
+def open_array(path: Path, asked: Asked) -> Table:
     with path.open("rb") as file:
         names, array = load_array(path, file)
     if array is None:

@@ -12,7 +12,7 @@ from typing import final
 import numpy as np
 
 from geodp.files.cells import DAY
-from geodp.files.messages import FileError, excerpt
+from geodp.files.messages import FileError, excerpt, listed
 from geodp.manifolds import (
     SPD,
     Euclidean,
@@ -28,8 +28,8 @@ from geodp.manifolds import (
 from geodp.manifolds._functions import Array, sinc
 from geodp.manifolds.manifold import EPSILON
 
-#: For each number of a row the names its column may have, and one such list for each habit of naming.
-_Names = tuple[tuple[frozenset[str], ...], ...]
+#: For each number of a row the names its column may have, the usual one first, and one such list for each habit of naming.
+_Names = tuple[tuple[tuple[str, ...], ...], ...]
 
 
 @final
@@ -51,25 +51,81 @@ class Layout:
 
     def order(self, header: Sequence[str]) -> list[int] | None:
         """Which column holds each number, if the header names them all."""
-        plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in header]
-        for candidates in (plain, _without_common_start(plain)):
-            for habit in self.names:
-                found = [[i for i, name in enumerate(candidates) if name in names] for names in habit]
-                if all(len(places) == 1 for places in found):
-                    return [places[0] for places in found]
+        for match in self._matches(header):
+            if all(len(places) == 1 for places in match.places):
+                return [places[0] for places in match.places]
         return None
+
+    def shortfall(self, header: Sequence[str]) -> str:
+        """What to say about a header that names some of the numbers but not all: so near a miss is no accident."""
+        # one name behind a long beginning is an accident: pro-xy is no entry of a matrix
+        near = [match for match in self._matches(header) if match.found > 1 or (match.found == 1 and len(match.start) < 2)]
+        if not near:
+            return ""
+        best = max(near, key=lambda match: (match.found, len(match.start)))
+        if best.found == len(best.places):
+            return ""
+        named = [header[i] for i in sorted(places[0] for places in best.places if places)]
+        missing = [
+            _alike(named[0], best.start, names[0]) for names, places in zip(best.habit, best.places, strict=True) if not places
+        ]
+        return (
+            f"names {listed(named)} but not {listed(missing)}: "
+            f"name each of the {len(best.places)} numbers of the layout {self.name} once, or none"
+        )
+
+    def _matches(self, header: Sequence[str]) -> list[_Match]:
+        """For each habit of naming, and each beginning that the names may have in common, the columns so named."""
+        plain = [_plain(name) for name in header]
+        matches = []
+        for habit in () if _is_count(plain) else self.names:
+            which = {name: entry for entry, names in enumerate(habit) for name in names}
+            lengths = {len(name) for name in which}
+            found: dict[str, list[list[int]]] = {}
+            for i, name in enumerate(plain):
+                for length in lengths & set(range(len(name) + 1)):
+                    start, entry = name[:-length], which.get(name[-length:])
+                    # a lone name has nothing in common with others
+                    if entry is not None and (start == "" or len(habit) > 1):
+                        found.setdefault(start, [[] for _ in habit])[entry].append(i)
+            matches += [_Match(start, habit, found[start]) for start in sorted(found)]
+        return matches
 
     def __str__(self) -> str:
         return f"{self.columns} {'column' if self.columns == 1 else 'columns'} ({self.name}: {self.meaning})"
 
 
-def _without_common_start(names: list[str]) -> list[str]:
-    """What is left of the names Dxx, Dxy, Dyy, ... when the letter they share is taken off."""
-    first, last = min(names, default=""), max(names, default="")
-    shared = 0
-    while shared < min(len(first), len(last)) and first[shared] == last[shared]:
-        shared += 1
-    return [name[shared:] for name in names]
+@final
+@dataclass(frozen=True)
+class _Match:
+    """The columns called ``start`` and a name of ``habit``, for each number of a row."""
+
+    start: str
+    habit: tuple[tuple[str, ...], ...]
+    places: list[list[int]]
+
+    @property
+    def found(self) -> int:
+        return sum(map(bool, self.places))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _is_count(names: list[str]) -> bool:
+    """Whether the names are c0, c1, ..., c15: numbers of columns, and of no matrix entries."""
+    numbered = [re.fullmatch(r"(.*?)([0-9]{1,9})", name) for name in names]
+    counts = [(match[1], int(match[2]) - i) for i, match in enumerate(numbered) if match]
+    return len(counts) == len(names) and len(set(counts)) == 1
+
+
+def _alike(example: str, start: str, name: str) -> str:
+    """The name behind the beginning, written as in the example: Dyz beside Dxx."""
+    if _plain(example) != example.lower():
+        return start + name
+    rest = example[len(start) :]
+    return example[: len(start)] + (name.upper() if rest.isupper() else name)
 
 
 def layouts(manifold: Manifold) -> tuple[Layout, ...]:
@@ -103,7 +159,7 @@ def layouts(manifold: Manifold) -> tuple[Layout, ...]:
             )
         case Rotations():
             matrix = Layout("matrix", size, "the matrix, row by row", names=_entry_names(list(np.ndindex(manifold.point_shape))))
-            scalar_last = (tuple(frozenset({axis, f"q{axis}"}) for axis in "xyzw"),)
+            scalar_last = (tuple((axis, f"q{axis}") for axis in "xyzw"),)
             return (matrix,) if manifold.n != 3 else (
                 matrix,
                 Layout("quaternion", 4, "x, y, z, w with the scalar last", _from_quaternion, names=scalar_last),
@@ -116,7 +172,7 @@ def layouts(manifold: Manifold) -> tuple[Layout, ...]:
             )
         case PlanarShapes():
             places = range(manifold.landmarks)
-            numbered = tuple(tuple(frozenset({f"{axis}{i + first}"}) for i in places for axis in "xy") for first in (1, 0))
+            numbered = tuple(tuple((f"{axis}{i + first}",) for i in places for axis in "xy") for first in (1, 0))
             return (Layout("landmarks", size, "x1, y1, x2, y2, ...", lambda x: _shapes(manifold, x), names=numbered),)
         case Product():
             return (_product_layout(manifold),)
@@ -130,11 +186,11 @@ def _sphere_layouts(sphere: Sphere) -> tuple[Layout, ...]:
         Layout("composition", size, "parts of a whole", lambda x: radius * _square_root_shares(x), False),
     )
     if sphere.d == 2:
-        names = ((frozenset({"lat", "latitude"}), frozenset({"lon", "long", "lng", "longitude"})),)
+        names = ((("lat", "latitude"), ("lon", "long", "lng", "longitude")),)
         latlon = Layout("latlon", 2, "latitude and longitude in degrees", lambda x: radius * _direction(x), False, names)
         return (*common, latlon)
     if sphere.d == 1:
-        times = ((frozenset({"time", "clock", "clocktime", "timeofday"}),),)
+        times = ((("time", "clock", "clocktime", "timeofday"),),)
         return (
             *common,
             Layout("clock", 1, "clock times HH:MM or HH:MM:SS", lambda x: radius * _hand(x / DAY), False, times, clock=True),
@@ -164,7 +220,7 @@ def _entry_names(entries: Sequence[tuple[int, ...]], symmetric: bool = False) ->
     for digits in ("xyz", "123456789", "0123456789"):
         if 0 < most < len(digits):
             spelled = [(digits[i] + digits[j], digits[j] + digits[i]) for i, j in entries]
-            habits.append(tuple(frozenset(both if symmetric else both[:1]) for both in spelled))
+            habits.append(tuple(both if symmetric else both[:1] for both in spelled))
     return tuple(habits)
 
 
@@ -233,43 +289,65 @@ def _shapes(shapes: PlanarShapes, configurations: Array) -> Array:
     return shapes.raw_project(moved / np.where(size > rounding, size, np.nan))
 
 
+#: The way to leave columns out, for those who program and those who type.
+PICK = "pick those of a record with columns= (or --columns)"
+
+
 def choose(
-    source: str, manifold: Manifold, name: str, width: int, header: Sequence[str] | None, found: str, clock: Callable[[], bool]
+    source: str,
+    manifold: Manifold,
+    name: str,
+    width: int,
+    header: Sequence[str] | None,
+    found: str,
+    clock: Callable[[], bool],
+    hint: str = "",
 ) -> tuple[Layout, list[int]]:
     """The layout for rows of ``width`` numbers, and which of them are its numbers, in its order."""
     choices = layouts(manifold)
-    wanted = f"{manifold} is read from {' or '.join(map(str, choices))}"
+    names = header or ()
     if name != "auto":
         named = [layout for layout in choices if layout.name == name]
         if not named:
             known = ", ".join(["auto", *(layout.name for layout in choices)])
             raise FileError(f"{manifold} has no layout {excerpt(name)}: name one of {known}")
         if named[0].columns != width:
-            raise FileError(f"{source} has {found}, but the layout {name} of {manifold} is read from {named[0]}")
-        return named[0], named[0].order(header or ()) or list(range(width))
-    for layout in choices:
-        order = layout.order(header) if header else None
+            raise FileError(f"{source} has {found}, but the layout {name} of {manifold} is read from {named[0]}{hint}")
+        return named[0], named[0].order(names) or _positions(source, named[0], names)
+    orders = [(layout, layout.order(names)) for layout in choices]
+    for layout, order in orders:
         if order is not None and layout.columns == width:
             return layout, order
-        if order is not None and not layout.automatic:
-            raise FileError(f"{source} has {found}: choose those of the layout {layout.name}, which its header names, or others")
+    for layout, order in orders:
+        if order is not None:
+            raise FileError(
+                f"{source} has {found}: choose those of the layout {layout.name}, which its header names, or others; {PICK}"
+            )
     for layout in choices:
         if layout.columns == width and (layout.automatic or (layout.clock and clock())):
-            return layout, list(range(width))
+            return layout, _positions(source, layout, names)
     named_only = [layout.name for layout in choices if layout.columns == width]
     if named_only:
         raise FileError(
             f"{source} has {found}, which {manifold} reads only when told how: name the layout, {' or '.join(named_only)}"
         )
-    raise FileError(f"{source} has {found}, but {wanted}")
+    raise FileError(f"{source} has {found}, but {manifold} is read from {' or '.join(map(str, choices))}{hint}")
+
+
+def _positions(source: str, layout: Layout, header: Sequence[str]) -> list[int]:
+    """The numbers as they stand, for a header that names none of them."""
+    if shortfall := layout.shortfall(header):
+        raise FileError(f"the header of {source} {shortfall}")
+    return list(range(layout.columns))
 
 
 def to_points(manifold: Manifold, layout: Layout, cells: Array) -> Array:
     if layout.convert is None:
         return cells.reshape(len(cells), *manifold.point_shape)
-    points = np.full((len(cells), *manifold.point_shape), np.nan)
-    finite = np.isfinite(cells).all(axis=-1)
+    finite = np.asarray(np.isfinite(cells).all(axis=-1))
     with np.errstate(all="ignore"):
-        points[finite] = layout.convert(cells[finite]).reshape(-1, *manifold.point_shape)
-    points[~np.isfinite(points).all(axis=tuple(range(1, points.ndim)))] = np.nan
+        # all rows at once, whatever they hold: how many are invalid must not change how the others are rounded
+        points = layout.convert(np.where(finite[:, None], cells, 0.0)).reshape(len(cells), *manifold.point_shape)
+    bad = ~(finite & np.isfinite(points).all(axis=tuple(range(1, points.ndim))))
+    points[bad] = np.nan
     return points

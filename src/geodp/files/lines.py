@@ -1,80 +1,94 @@
-"""Records in the lines of a text file."""
+"""Records in the lines of a text file.
+
+A line is a record, and only a function of this one line: how all lines are read is told by the caller and by the header.
+"""
 
 from __future__ import annotations
 
 import csv
 import math
+import re
 from array import array as buffer
-from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from geodp.files.cells import is_header, is_value, number, seconds
-from geodp.files.messages import FileError
-from geodp.files.table import Table
+from geodp.files.asked import Asked
+from geodp.files.cells import is_header, number, seconds
+from geodp.files.messages import FileError, excerpt
+from geodp.files.table import MOST_COLUMNS, Table
 from geodp.manifolds._functions import Array
 
 
 class CsvTable(Table):
     """Lines of cells. A line is a record whatever it holds: no quotation mark reaches into the next one."""
 
-    def __init__(self, path: Path, wanted: frozenset[str]) -> None:
+    def __init__(self, path: Path, asked: Asked) -> None:
         self.path = path
         with path.open("rb") as file:
             utf16 = file.read(2) in (b"\xff\xfe", b"\xfe\xff")
         self.encoding = "utf-16" if utf16 else "utf-8-sig"
-        self.delimiter: str | None = ","
-        first, lines, widths = self._survey()
+        first, lines = self._survey(asked.public)
         if lines == 0:
             raise FileError(f"{path} is empty: it must hold one record a line")
-        cells = [cell.strip() for cell in self._cells(first.lstrip("# "))]
-        widths[len(self._cells(first))] -= 1
-        usual, count = max(widths.items(), key=lambda item: (item[1], item[0]))
-        usual = usual if count > 0 else len(cells)
-        # a lone word above several columns heads none of them
-        self.plain_header = is_header(cells) and (len(cells) > 1 or usual == 1)
-        header = self.plain_header or (bool(wanted) and wanted <= set(cells))
-        self.names = tuple(cells) if header else None
+        title = first.strip().lstrip("# ")
+        delimiter = _delimiter(title)
+        cells = [cell.strip() for cell in _split(title, delimiter)]
+        self.plain_header = is_header(cells)
+        header = self.plain_header if asked.public else asked.header is not False
+        if header and asked.header is None and not self.plain_header:
+            self._check_names(cells, lines, asked)
         self.start, self.stop = int(header), lines
         self.records = lines - self.start
         if self.records == 0:
             raise FileError(f"{path} has a header but no records")
-        if header and usual != len(cells) and 2 * count > self.records:
-            raise FileError(f"the header of {path} names {len(cells)} columns, but most of its lines have {usual}")
-        self.width = len(cells) if header else usual
+        if header:
+            if delimiter is None and len(cells) > 1 and not first.startswith("#") and 1 in asked.widths:
+                hint = "separate the names by commas, or put the one name between quotation marks"
+                raise FileError(f"the header of {path} may name {len(cells)} columns or one with blanks in its name: {hint}")
+            self.names, self.delimiters = tuple(cells), [delimiter]
+            self.width, self.longer = len(cells), False
+        else:
+            self.names, self.delimiters = None, []
+            self.width, self.longer = self._width(asked), asked.columns is not None
         self.widths = (1,) * self.width
+        # of a file of records no cell is looked at before it is read
+        self.clock = asked.public and any(":" in line for line in islice(self._lines(), 1))
 
-    def _survey(self) -> tuple[str, int, Counter[int]]:
-        """Finds the delimiter; the first line, the number of lines up to the last that is not blank, how many cells they have."""
+    def _check_names(self, cells: list[str], lines: int, asked: Asked) -> None:
+        """A header is what the caller says it is, and that goes without saying where the first line is all names."""
+        if asked.names and asked.names <= set(cells):
+            return
+        flipped = lines in asked.widths and len(cells) not in asked.widths
+        raise FileError(
+            f"the first line of {self.path} must name the columns, and it holds a number or no name: write names above the "
+            "records, or say header=False (--no-header) if it is a record, header=True (--header) if it names them all the same"
+            + (f"; with {lines} lines of {len(cells)} cells it looks transposed: one record a line is wanted" if flipped else "")
+        )
+
+    def _width(self, asked: Asked) -> int:
+        """The number of cells in the line of a record, or with columns chosen the least number, without a header."""
+        if asked.public:
+            return max(len(self._cells(line)) for line in islice(self._lines(), 1))
+        if asked.columns is None:
+            return asked.width(self.path, "has no header")
+        positions = [str(column) for column in asked.columns]
+        for position in positions:
+            if not position.isdecimal() or int(position) >= MOST_COLUMNS:
+                raise FileError(f"{self.path} is read without a header: pick columns by position from 0, not {excerpt(position)}")
+        return 1 + max(map(int, positions), default=0)
+
+    def _survey(self, public: bool) -> tuple[str, int]:
+        """The first line and the number of lines; those at the end that are blank count, unless the whole file is public."""
         first, read, last = "", 0, 0
-        counts: dict[str | None, Counter[int]] = {delimiter: Counter() for delimiter in (";", "\t", ",", None)}
         for block in self._blocks():
             first = first if read else block[0]
-            blank = [line.isspace() for line in block]
-            if not all(blank):
-                last = read + len(block) - blank[::-1].index(False)
+            if public:
+                last = max((read + i for i, line in enumerate(block, 1) if not line.isspace()), default=last)
             read += len(block)
-            filled = [line for line, empty in zip(block, blank, strict=True) if not empty]
-            quoted = any('"' in line for line in filled)
-            for delimiter, counter in counts.items():
-                if delimiter is None:
-                    # blanks may separate cells only where nothing else does: most files need not be split twice
-                    filled = [line for line in filled if not ("," in line or ";" in line or "\t" in line)]
-                    counter.update([len(line.split()) for line in filled])
-                elif quoted:
-                    counter.update([len(_split(line, delimiter)) for line in filled])
-                else:
-                    counter.update([line.count(delimiter) + 1 for line in filled])
-        total = counts[","].total()
-        for delimiter, counter in counts.items():
-            if 2 * (counter.total() - counter[1]) > total:
-                self.delimiter = delimiter
-                break
-        chosen = counts[self.delimiter]
-        return first, last, +chosen
+        return first, last if public else read
 
     def _blocks(self) -> Iterator[list[str]]:
         # a byte that is no text is a value like any other: it must not raise
@@ -87,31 +101,29 @@ class CsvTable(Table):
         return islice(lines, self.start, self.stop)
 
     def _cells(self, line: str) -> list[str]:
-        return _split(line, self.delimiter)
+        """The cells of a line; without a header a line says itself what separates them."""
+        delimiter = self.delimiters[0] if self.delimiters else _delimiter(line)
+        # where semicolons separate the cells a comma is a decimal point
+        return _split(line.replace(",", ".") if delimiter == ";" else line, delimiter)
 
     def shown_names(self) -> tuple[str, ...] | None:
-        # if it holds a number, or none are under it, the first line may be a record, which no message quotes
-        if not self.plain_header:
-            return None
-        sample = [any(map(is_value, self._cells(line))) for line in islice(self._lines(), 100)]
-        return self.names if 2 * sum(sample) > len(sample) else None
+        # a first line that may be a record after all is not quoted
+        doubtful = self.names is None or any(re.search(r"\d{3}|\d\.\d", name) for name in self.names)
+        return None if doubtful or not self.plain_header else self.names
 
     def holds_clock_times(self, column: int) -> bool:
-        cells = (self._cells(line) for line in self._lines())
-        colons = sum(":" in row[column] for row in cells if len(row) == self.width)
-        return 2 * colons > self.records
+        return self.clock
 
     def numbers(self, columns: list[int], clock: bool) -> Array:
-        every, width, delimiter = columns == list(range(self.width)), self.width, self.delimiter
+        every, width, longer = columns == list(range(self.width)), self.width, self.longer
         missing = [math.nan] * len(columns)
         out = buffer("d")
         for line in self._lines():
-            # where semicolons separate the cells a comma is a decimal point
-            cells = _split(line.replace(",", ".") if delimiter == ";" else line, delimiter)
-            if len(cells) != width:
+            cells = self._cells(line)
+            if len(cells) != width and not (longer and len(cells) > width):
                 out.extend(missing)
                 continue
-            picked = cells if every else [cells[column] for column in columns]
+            picked = cells if every and not longer else [cells[column] for column in columns]
             try:
                 out.extend([seconds(cell) for cell in picked] if clock else [float(cell) for cell in picked])
             except ValueError:
@@ -119,12 +131,17 @@ class CsvTable(Table):
         return np.frombuffer(out, dtype=np.float64).reshape(self.records, len(columns))
 
 
+def _delimiter(line: str) -> str | None:
+    """What separates the cells of this line: semicolons, else tabs, else commas, else blanks."""
+    return next((mark for mark in (";", "\t", ",") if mark in line and len(_split(line, mark)) > 1), None)
+
+
 def _split(line: str, delimiter: str | None) -> list[str]:
-    if delimiter is None:
-        return line.split()
     if '"' not in line:
         return line.split(delimiter)
     try:
+        if delimiter is None:
+            return next(csv.reader([line.strip()], delimiter=" ", skipinitialspace=True))
         return next(csv.reader([line], delimiter=delimiter))
     except csv.Error:
         return []

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from geodp.files.asked import Asked
 from geodp.files.cells import seconds
 from geodp.files.messages import FileError, listed, short
 from geodp.files.table import Table
@@ -20,19 +21,50 @@ from geodp.manifolds._functions import Array
 
 
 class ParquetTable(Table):
-    """Columns of numbers, or of lists of numbers of the lengths ``shapes``, by name of the column; by default the usual ones."""
+    """Columns of numbers, or of lists of numbers whose lengths, ``shapes``, come from their types or from what was asked.
 
-    def __init__(self, path: Path, table: Any, arrow: Any, shapes: Mapping[str, tuple[int, ...]] | None = None) -> None:
+    The lengths of the lists themselves are data: no count of them says how long they should be.
+    """
+
+    def __init__(self, path: Path, table: Any, arrow: Any, asked: Asked | Mapping[str, tuple[int, ...]]) -> None:
         self.path, self.table, self.arrow, self.records = path, table, arrow, table.num_rows
-        if self.records == 0:
-            raise FileError(f"{path} has no records")
         # the index of a pandas table is no column of the data
         self.names = tuple("" if re.fullmatch(r"__index_level_\d+__", name) else name for name in table.column_names)
-        lists = [i for i in range(len(self.names)) if self._is_list(table.schema.field(i).type)]
-        columns = {i: table.column(i).combine_chunks() for i in lists}
-        self.shapes = {table.column_names[i]: self._shape(columns[i]) for i in lists} if shapes is None else shapes
-        self.lists = {i: self._matrix(i, columns[i], self.shapes[table.column_names[i]]) for i in lists}
-        self.widths = tuple(self.lists[i].shape[1] if i in self.lists else 1 for i in range(len(self.names)))
+        self.widths = (1,) * len(self.names)
+        self.shapes = self._shapes(asked) if isinstance(asked, Asked) else asked
+        lists = {i: self.shapes[name] for i, name in enumerate(table.column_names) if name in self.shapes}
+        self.lists = {i: self._matrix(i, table.column(i).combine_chunks(), shape) for i, shape in lists.items()}
+        self.widths = tuple(math.prod(lists.get(i, ())) for i in range(len(self.names)))
+
+    def _shapes(self, asked: Asked) -> dict[str, tuple[int, ...]]:
+        """The lengths of the lists, and of the lists in them, in every column of lists that is to be read."""
+        picked = self.pick(asked.columns)
+        kinds = {i: self.table.schema.field(i).type for i in picked if self._is_list(self.table.schema.field(i).type)}
+        return {self.table.column_names[i]: self._fixed(kind) or self._told(i, kind, picked, asked) for i, kind in kinds.items()}
+
+    def _fixed(self, kind: Any) -> tuple[int, ...] | None:
+        """The lengths of lists that all have the same by their type."""
+        if not self.arrow.types.is_fixed_size_list(kind):
+            return None
+        inner = self._fixed(kind.value_type) if self._is_list(kind.value_type) else ()
+        return None if inner is None else (kind.list_size, *inner)
+
+    def _told(self, column: int, kind: Any, picked: list[int], asked: Asked) -> tuple[int, ...]:
+        if asked.public:
+            return self._usual(self.table.column(column).combine_chunks())
+        depth, inner = 0, kind
+        while self._is_list(inner):
+            depth, inner = depth + 1, inner.value_type
+        lists = f"has lists without a fixed length in its column {listed([self.table.column_names[column]])}"
+        if len(picked) > 1:
+            raise FileError(f"{self.path} {lists} beside other columns: pick that column alone with columns= (or --columns)")
+        if depth == 1:
+            return (asked.width(self.path, lists),)
+        if depth != len(asked.manifold.point_shape):
+            raise FileError(
+                f"{self.path} {lists}, {depth} deep, but a point of {asked.manifold} has shape {asked.manifold.point_shape}"
+            )
+        return asked.manifold.point_shape
 
     def _is_list(self, kind: Any) -> bool:
         """Whether this is a type of lists, or of lists of lists, of numbers."""
@@ -66,20 +98,20 @@ class ParquetTable(Table):
             micros = values.cast(arrow.time64("us"), safe=False).cast(arrow.int64()).cast(arrow.float64(), safe=False)
             return 1e-6 * np.asarray(micros.to_numpy(zero_copy_only=False), dtype=np.float64)
         if clock and self._is_text(kind):
-            return np.array([seconds(cell) for cell in values.to_pylist()])
+            # bytes that are no text are a value like any other: they must not raise
+            cells = values.cast(arrow.large_binary()).to_pylist()
+            return np.array([math.nan if cell is None else seconds(cell.decode("latin-1")) for cell in cells])
         if not clock and self._is_number(kind):
             return np.asarray(values.cast(arrow.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
         wanted = "clock times as text" if clock else "numbers"
         name = listed([self.names[column]]) if self.names else str(column)
         raise FileError(f"the column {name} of {self.path} has the type {short(kind)}, but this layout is read from {wanted}")
 
-    def _shape(self, values: Any) -> tuple[int, ...]:
-        """The most frequent length of the lists, and of the lists in them."""
+    def _usual(self, values: Any) -> tuple[int, ...]:
+        """The length of the longest list, and of the lists in them, in a public file."""
         if not self._is_list(values.type):
             return ()
-        lengths = self._lengths(values)
-        usual = max(Counter(lengths[lengths > 0].tolist()).most_common(1), default=(0, 0))[0]
-        return usual, *self._shape(values.flatten())
+        return int(self._lengths(values).max(initial=0)), *self._usual(values.flatten())
 
     def _lengths(self, values: Any) -> NDArray[np.int64]:
         counted = self.arrow.compute.list_value_length(values).fill_null(0)
@@ -97,10 +129,12 @@ class ParquetTable(Table):
         return rows
 
 
-def open_parquet(path: Path, wanted: frozenset[str]) -> Table:
+def open_parquet(path: Path, asked: Asked) -> Table:
     with parquet_file(path) as file:
         table = file.read()
-    return ParquetTable(path, table, arrow_for(path))
+    if table.num_rows == 0:
+        raise FileError(f"{path} has no records")
+    return ParquetTable(path, table, arrow_for(path), asked)
 
 
 def arrow_for(path: Path) -> Any:

@@ -449,4 +449,5 @@ def _real(x: ArrayLike, shape: tuple[int, ...], name: str, manifold: Manifold) -
         raise ValueError(
             f"{name} has shape {array.shape}, but {manifold} wants arrays of shape ({', '.join(['...', *map(str, shape)])})"
         )
-    return array.astype(np.float64, copy=False)
+    with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
+        return array.astype(np.float64, copy=False)

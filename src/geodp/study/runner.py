@@ -28,6 +28,7 @@ import numpy as np
 import scipy
 from threadpoolctl import threadpool_limits
 
+from geodp._records import cores
 from geodp._version import __version__
 from geodp._writing import write_whole
 from geodp.study.experiment import Experiment, Settings, Task
@@ -101,14 +102,6 @@ def run(
         for name, table in result.tables.items():
             write_whole(out / f"{result.experiment.name}-{name}.csv", table.to_csv().encode())
     return results
-
-
-def cores() -> int:
-    """The cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system can tell
-        return os.cpu_count() or 1
 
 
 def versions() -> dict[str, str]:
