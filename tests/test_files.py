@@ -360,9 +360,19 @@ ROWS = np.array([[0.5, -1.25, 3.0], [1e-3, 2.5e10, -7.0]])
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 def test_csv_dialects_hold_the_same_numbers(text: str, encoding: str, tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_bytes(text.removeprefix("\ufeff" if encoding == "utf-16" else "").encode(encoding))
     header = None if any(map(str.isalpha, text.partition("\n")[0])) or text.startswith(",") else False
+    if header is False and encoding == "utf-16":
+        pytest.skip("without a header the mark of the encoding would be part of a record")
+    (tmp_path / "x.csv").write_bytes(text.removeprefix("\ufeff" if encoding == "utf-16" else "").encode(encoding))
     np.testing.assert_array_equal(read_records(tmp_path / "x.csv", Euclidean(3), header=header), ROWS)
+
+
+@pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf"])
+def test_a_record_that_begins_like_an_encoding_leaves_the_others_alone(mark: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(mark + b"\n" + b"0.1,0.2,0.3\n" * 19)
+    read = read_records(tmp_path / "x.csv", Euclidean(3), header=False)
+    assert np.isnan(read[0]).all()
+    np.testing.assert_array_equal(read[1:], np.tile([0.1, 0.2, 0.3], (19, 1)))
 
 
 def test_files_of_numpy_savetxt_are_read(tmp_path: Path) -> None:

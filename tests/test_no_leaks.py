@@ -22,10 +22,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS
+from cases import MANIFOLDS, random_points
 from typer.testing import CliRunner
 
-import geodp.release
 from geodp import SPD, Ball, Euclidean, Ledger, Manifold, Product, Sphere, frechet_mean, private_mean
 from geodp.cli import app
 from geodp.files import FileError, parse_center, read_records
@@ -209,7 +208,7 @@ def test_a_failure_inside_loses_its_text_which_may_quote_data(
 class Quoting:
     """Records behind somebody's code, which fails after so many passes and quotes one of them."""
 
-    def __init__(self, error: Exception, passes: int = 0) -> None:
+    def __init__(self, error: BaseException, passes: int = 0) -> None:
         self.error, self.passes = error, passes
 
     def read(self) -> Iterator[Any]:
@@ -237,8 +236,29 @@ class QuotingArray(Quoting):
         raise self.error
 
 
+class QuotingList(list[Any]):
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(secret_points(Sphere(2)))
+        self.error = error
+
+    def __iter__(self) -> Iterator[Any]:
+        raise self.error
+
+
+class QuotingObject:
+    def __init__(self, error: BaseException) -> None:
+        self.__dict__["error"] = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise self.__dict__["error"]
+
+
+class Panic(BaseException):
+    """What a library in another language raises where no program should go on."""
+
+
 SECOND_PASS = "generator, in the second pass"
-QUOTING: dict[str, Callable[[Exception], Any]] = {
+QUOTING: dict[str, Callable[[BaseException], Any]] = {
     "generator": lambda error: Quoting(error).read,
     SECOND_PASS: lambda error: Quoting(error, passes=1).read,
     "function": raising,
@@ -248,13 +268,17 @@ QUOTING: dict[str, Callable[[Exception], Any]] = {
     "function that yields such arrays": lambda error: lambda: iter([QuotingArray(error)]),
     "iterable of such arrays": lambda error: {QuotingArray(error): 1}.keys(),
     "list of such arrays": lambda error: [QuotingArray(error)] * 2,
+    "kind of list": QuotingList,
+    "object whose attributes fail": QuotingObject,
 }
 
 
-@pytest.mark.parametrize("kind", [ValueError, KeyError, RuntimeError, TypeError, OSError, MemoryError, np.linalg.LinAlgError])
+@pytest.mark.parametrize(
+    "kind", [ValueError, KeyError, RuntimeError, TypeError, OSError, MemoryError, np.linalg.LinAlgError, Panic, SystemExit]
+)
 @pytest.mark.parametrize("source", QUOTING)
 def test_the_text_of_an_exception_of_somebodys_reader_is_lost_and_its_kind_is_told(
-    source: str, kind: type[Exception], listening: Listen, tmp_path: Path
+    source: str, kind: type[BaseException], listening: Listen, tmp_path: Path
 ) -> None:
     ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
     ledger.open("d", 1)
@@ -266,6 +290,25 @@ def test_the_text_of_an_exception_of_somebodys_reader_is_lost_and_its_kind_is_to
     if source != SECOND_PASS:  # the curator's own mean is not private, and there the text helps
         with pytest.raises(kind, match="8675309"):
             frechet_mean(QUOTING[source](kind("record 8675309 is odd")), NORTH)
+
+
+def test_methods_of_a_kind_of_array_are_not_called() -> None:
+    class Odd(np.ndarray):
+        def __getitem__(self, index: Any) -> Any:
+            raise ValueError("record 8675309 is odd")
+
+    release = private_mean(secret_points(Sphere(2)).view(Odd), NORTH, 1.0)
+    assert release.n == len(secret_points(Sphere(2)))
+
+
+@pytest.mark.parametrize("value", [1e-170, 1e-320, 1e170, 1e308, np.inf, np.nan])
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+def test_where_floating_point_errors_raise_no_record_makes_a_release_fail(manifold: Manifold, value: float) -> None:
+    x = random_points(manifold, 20, np.random.default_rng(0), 0.05)
+    ball = Ball(manifold, manifold.origin, 0.1)
+    x[7] = value
+    with np.errstate(all="raise"):
+        assert private_mean(x, ball, 500.0).n == 20
 
 
 def test_what_the_librarys_own_readers_say_is_public_and_shown(tmp_path: Path) -> None:
@@ -456,15 +499,3 @@ def test_an_unforeseen_failure_shows_nothing_of_the_records(module: str, name: s
 def test_tracebacks_of_the_command_line_never_show_local_variables() -> None:
     """Typer before 0.23 shows them unless told not to."""
     assert not app.pretty_exceptions_show_locals
-
-
-def test_the_progress_bar_counts_public_things_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from geodp import cli
-
-    told: list[dict[str, object]] = []
-    monkeypatch.setattr(cli.Progress, "update", lambda _self, _task, **state: told.append(state))
-    with cli._progress("mean") as progress:
-        geodp.release.private_mean(secret_points(Sphere(2)), NORTH, 1.0, progress=progress)
-    assert told
-    assert {frozenset(state) for state in told} == {frozenset({"completed", "total"})}
-    assert {state["completed"] for state in told} == {20}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
 from cases import random_points
 
-from geodp import SPD, Ball, Manifold, SPDLogEuclidean, Sphere, _spd_kernel, frechet_mean
+from geodp import SPD, Ball, Manifold, SPDLogEuclidean, Sphere, _kernels, _spd_kernel, frechet_mean
 from geodp import _passes as passes
 from geodp._records import pass_over_block
 from geodp.manifolds.manifold import EPSILON
@@ -125,6 +127,32 @@ def test_a_block_of_another_length_than_its_weights_is_refused(manifold: Manifol
     ball = Ball(manifold, manifold.origin, 1.2 / np.sqrt(max(manifold.curvature, 1.0)))
     with pytest.raises(ValueError, match="holds 100 records but was declared to hold 60"):
         pass_over_block(kind(manifold), ball, p, x, np.ones(60))
+
+
+KERNELS: dict[type[passes.FastEvaluator], Callable[[], Any]] = {
+    passes.SPD2: lambda: _kernels.spd2,
+    passes.SPD3: lambda: _kernels.spd3,
+    passes.SPDCompiled: lambda: _spd_kernel.spd,
+    passes.Sphere2: lambda: _kernels.sphere2,
+    passes.SphereLarge: lambda: _kernels.sphere,
+}
+
+
+@pytest.mark.parametrize(("manifold", "kind"), [case for case in FAST if case[1] in KERNELS], ids=repr)
+def test_nothing_is_compiled_because_a_record_was_moved(manifold: Manifold, kind: type[passes.FastEvaluator]) -> None:
+    """Compiled code stays on disk, one piece for each type of argument: clipped records must be of the type of the others."""
+    x, p, _ = setting(manifold)
+    evaluator, kernel = kind(manifold), KERNELS[kind]()
+    x.flags.writeable = False  # as a file mapped into memory is
+    evaluator.evaluate(p, x, None)
+    before = list(kernel.signatures)
+    assert before
+    evaluator.evaluate(p, x.copy(), None)
+    ball = Ball(manifold, manifold.origin, 0.2 / np.sqrt(max(manifold.curvature, 1.0)))
+    _, clipped = evaluator.clip(ball, ball.center, x, None)
+    assert clipped is not x
+    evaluator.evaluate(p, clipped, None)
+    assert kernel.signatures == before
 
 
 def test_large_data_use_the_compiled_passes_and_small_data_do_not() -> None:

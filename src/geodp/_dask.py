@@ -99,7 +99,9 @@ class _BlockPass:
         p = ball.center if np.array_equal(self._p, ball.center) else self._p  # evaluators ask whether it is the centre
         try:
             return _boxed(pass_over_block(best_evaluator(ball.manifold, self._count), ball, p, block, weights))
-        except Exception as error:  # Dask would log its text, and the records with it
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # Dask would log its text, and the records with it
             return _boxed(type(error).__name__)
 
     def __repr__(self) -> str:

@@ -162,6 +162,9 @@ class FastEvaluator(Evaluator):
             if len(ones) < len(records):
                 ones = self._ones = np.ones(len(records))
             weights = ones[: len(records)]
+        # compiled code is kept on disk for every type it has met: a second one would tell that a record was clipped
+        records = records.view(np.ndarray)
+        records.flags.writeable = False
         with np.errstate(all="ignore"):
             return self.fast(p, records, weights)
 

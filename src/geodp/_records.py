@@ -76,7 +76,9 @@ def only_the_kind() -> Iterator[None]:
         yield
     except FileError:  # which says public things only
         raise
-    except Exception as error:
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # a panic of a library in Rust is no Exception
         raise failed(type(error).__name__) from None
 
 
@@ -105,8 +107,12 @@ def count_records(x: Any, manifold: Manifold) -> int:
 
 def discreet(x: Any, manifold: Manifold) -> Any:
     """The same records; where code that is not ours reads them, such as a function, its exceptions tell only their kind."""
-    if isinstance(x, np.ndarray) or is_dask(x):
+    if is_dask(x) or isinstance(x, np.memmap):
         return x
+    if isinstance(x, np.ndarray):
+        return np.asarray(x)  # without the methods of a subclass, which are not ours
+    with only_the_kind():
+        _is_array_like(x)
     _refuse(x)
     with only_the_kind():
         chunks = _chunks_of(x, manifold)
@@ -226,12 +232,14 @@ def _split(chunks: Iterable[Any], manifold: Manifold) -> Iterator[Array]:
 
 def _as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> Any:
     """An array, if it is none yet; ``guard`` watches the code that makes it one. A masked one is refused wherever it hides."""
-    for part in x if isinstance(x, list | tuple) else (x,):
+    with guard():
+        parts = list(x) if isinstance(x, list | tuple) else [x]
+    for part in parts:
         refuse_mask(part, "x")
     with guard():
         array = np.asanyarray(x)
     refuse_mask(array, "x")
-    return array
+    return array if isinstance(array, np.memmap) else np.asarray(array)
 
 
 def slices(array: Array, rows: int) -> Iterator[Array]:

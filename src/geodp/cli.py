@@ -190,12 +190,20 @@ def _ball(manifold: str, center: str, radius: float, layout: str) -> Any:
 def _progress(title: str) -> Iterator[Callable[[int, int, int | None], None]]:
     """A bar for long passes over the data, on the error stream; gone when done.
 
-    It counts records, which are public, and not passes, which depend on the data.
+    It counts the records of the first pass, which are public, and not the passes, which depend on the data.
     """
-    columns = TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda _, done, total: bar.update(task, completed=done, total=total)
+        first, further = bar.add_task(title, total=None), bar.add_task(f"{title}: to the last digit", total=None, visible=False)
+
+        def show(iteration: int, done: int, total: int | None) -> None:
+            if iteration == 1 and (total is None or done < total):
+                bar.update(first, description=f"{title}: {done:,} records", completed=done, total=total)
+            else:
+                bar.update(first, visible=False)
+                bar.update(further, visible=True)
+
+        yield show
 
 
 def _show_version(wanted: bool) -> None:

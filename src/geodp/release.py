@@ -344,7 +344,9 @@ def _attach(ledger: Ledger, charge: int, release: Release) -> None:
 def _computed(compute: Callable[[], T]) -> T:
     """What ``compute`` returns; if it fails for a reason of its own, the text of the exception, which may quote data, is lost."""
     try:
-        return compute()
+        # where the caller has floating-point errors raise, an underflow of one record would
+        with np.errstate(all="ignore"):
+            return compute()
     except ValueError:  # said about public things: the shape or the number of records, the kind of a failure to read them
         raise
     except Exception as error:

@@ -43,11 +43,11 @@ How the records are read is never decided by what they hold, not even by most of
 vote, and with it all the others. It is decided by what the caller says and by these things, which are **public**:
 
 - of every file its name, its format and the number of its records. In a ``.csv`` these are all lines after the header,
-  blank ones too, wherever they are;
-- of a ``.csv`` its encoding (UTF-16 if the file begins with a byte order mark, else UTF-8) and its first line, which is the
-  header unless ``header=False`` says that it is a record. Its names are the columns, and what stands between them (semicolons,
-  else tabs, else commas, else blanks) separates the cells of all lines. A first line that is not all names is refused until
-  ``header`` is given;
+  blank ones too, wherever they are. A line ends with a line break, the last one too: an empty one without it is no line;
+- of a ``.csv`` its encoding (UTF-16 if it has a header and begins with a byte order mark, else UTF-8) and its first line, which
+  is the header unless ``header=False`` says that it is a record. Its names are the columns, and what stands between them
+  (semicolons, else tabs, else commas, else blanks) separates the cells of all lines. A first line that is not all names is
+  refused until ``header`` is given;
 - of a ``.csv`` without a header nothing more. Then each line says itself what separates its cells, and how many there should
   be follows from the layout, which must be named if those of the manifold differ in it. With ``columns`` the others in the line,
   and how many there are, do not matter;

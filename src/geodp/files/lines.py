@@ -28,7 +28,8 @@ class CsvTable(Table):
     def __init__(self, path: Path, asked: Asked) -> None:
         self.path = path
         with path.open("rb") as file:
-            utf16 = file.read(2) in (b"\xff\xfe", b"\xfe\xff")
+            # without a header the mark would be part of a record
+            utf16 = asked.header is not False and file.read(2) in (b"\xff\xfe", b"\xfe\xff")
         self.encoding = "utf-16" if utf16 else "utf-8-sig"
         first, lines = self._survey(asked.public)
         if lines == 0:
@@ -100,11 +101,11 @@ class CsvTable(Table):
         lines = (line for block in self._blocks() for line in block)
         return islice(lines, self.start, self.stop)
 
-    def _cells(self, line: str) -> list[str]:
-        """The cells of a line; without a header a line says itself what separates them."""
+    def _cells(self, line: str, most: int = -1) -> list[str]:
+        """The cells of a line, all past ``most`` in one; without a header a line says itself what separates them."""
         delimiter = self.delimiters[0] if self.delimiters else _delimiter(line)
         # where semicolons separate the cells a comma is a decimal point
-        return _split(line.replace(",", ".") if delimiter == ";" else line, delimiter)
+        return _split(line.replace(",", ".") if delimiter == ";" else line, delimiter, most)
 
     def shown_names(self) -> tuple[str, ...] | None:
         # a first line that may be a record after all is not quoted
@@ -119,7 +120,7 @@ class CsvTable(Table):
         missing = [math.nan] * len(columns)
         out = buffer("d")
         for line in self._lines():
-            cells = self._cells(line)
+            cells = self._cells(line, width + 1)
             if len(cells) != width and not (longer and len(cells) > width):
                 out.extend(missing)
                 continue
@@ -133,12 +134,12 @@ class CsvTable(Table):
 
 def _delimiter(line: str) -> str | None:
     """What separates the cells of this line: semicolons, else tabs, else commas, else blanks."""
-    return next((mark for mark in (";", "\t", ",") if mark in line and len(_split(line, mark)) > 1), None)
+    return next((mark for mark in (";", "\t", ",") if mark in line and len(_split(line, mark, 1)) > 1), None)
 
 
-def _split(line: str, delimiter: str | None) -> list[str]:
+def _split(line: str, delimiter: str | None, most: int = -1) -> list[str]:
     if '"' not in line:
-        return line.split(delimiter)
+        return line.split(delimiter, most)
     try:
         if delimiter is None:
             return next(csv.reader([line.strip()], delimiter=" ", skipinitialspace=True))

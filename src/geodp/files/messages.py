@@ -7,7 +7,10 @@ from typing import Any
 
 
 class FileError(ValueError):
-    """A file that cannot be read as records: one sentence with what was found and what would do, and no cell of it."""
+    """A file that cannot be read as records: one sentence with what was found and what would do, and no cell of it.
+
+    Releases show this sentence and hide those of other exceptions, so a reader of your own that raises it vouches for it.
+    """
 
     __module__ = "geodp.files"  # where it is imported from, and what a traceback shows
 

@@ -444,7 +444,8 @@ def _real(x: ArrayLike, shape: tuple[int, ...], name: str, manifold: Manifold) -
     refuse_mask(x, name)
     array = np.asarray(x)
     if array.dtype.kind not in "fiu":
-        raise TypeError(f"{name} must hold real numbers but has dtype {array.dtype}")
+        kind = "str" if array.dtype.kind == "U" else "bytes" if array.dtype.kind == "S" else array.dtype  # not how long they are
+        raise TypeError(f"{name} must hold real numbers but has dtype {kind}")
     if array.shape[array.ndim - len(shape) :] != shape or array.ndim < len(shape):
         raise ValueError(
             f"{name} has shape {array.shape}, but {manifold} wants arrays of shape ({', '.join(['...', *map(str, shape)])})"
