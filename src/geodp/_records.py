@@ -112,7 +112,7 @@ def discreet(x: Any, manifold: Manifold) -> Any:
     if isinstance(x, np.ndarray):
         return np.asarray(x)  # without the methods of a subclass, which are not ours
     with only_the_kind():
-        _is_array_like(x)
+        _is_array_like(x)  # if even asking fails, it fails here and not in what follows
     _refuse(x)
     with only_the_kind():
         chunks = _chunks_of(x, manifold)

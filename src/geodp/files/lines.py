@@ -49,10 +49,10 @@ class CsvTable(Table):
             if delimiter is None and len(cells) > 1 and not first.startswith("#") and 1 in asked.widths:
                 hint = "separate the names by commas, or put the one name between quotation marks"
                 raise FileError(f"the header of {path} may name {len(cells)} columns or one with blanks in its name: {hint}")
-            self.names, self.delimiters = tuple(cells), [delimiter]
+            self.names, self.delimiter = tuple(cells), delimiter
             self.width, self.longer = len(cells), False
         else:
-            self.names, self.delimiters = None, []
+            self.names, self.delimiter = None, None
             self.width, self.longer = self._width(asked), asked.columns is not None
         self.widths = (1,) * self.width
         # of a file of records no cell is looked at before it is read
@@ -103,7 +103,7 @@ class CsvTable(Table):
 
     def _cells(self, line: str, most: int = -1) -> list[str]:
         """The cells of a line, all past ``most`` in one; without a header a line says itself what separates them."""
-        delimiter = self.delimiters[0] if self.delimiters else _delimiter(line)
+        delimiter = _delimiter(line) if self.names is None else self.delimiter
         # where semicolons separate the cells a comma is a decimal point
         return _split(line.replace(",", ".") if delimiter == ";" else line, delimiter, most)
 
