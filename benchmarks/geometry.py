@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.timing import Cell, Table, best_seconds, duration, number, times
-from geodp.manifolds._small_eigen import eigh
+from geodp.manifolds.small_eigen import eigh
 
 
 def residual(a: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> float:

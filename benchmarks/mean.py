@@ -8,8 +8,9 @@ import numpy as np
 from pyriemann.geometry.mean import mean_riemann
 
 from benchmarks.timing import Cell, Table, best_seconds, bytes_per_second, duration, number, times
-from geodp import SPD, Ball, Manifold, Sphere, _kernels, frechet_mean
-from geodp._passes import FastEvaluator, Pass, best_evaluator
+from geodp import SPD, Ball, Manifold, Sphere, frechet_mean
+from geodp.compute import kernels
+from geodp.compute.passes import FastEvaluator, Pass, best_evaluator
 from geodp.manifolds.spd import cholesky
 
 TOLERANCE = 1e-11
@@ -56,7 +57,7 @@ def kernel_seconds(manifold: Manifold, x: np.ndarray) -> float:
     chunk = np.ascontiguousarray(x[: max(Pass.BLOCK, (1 << 19) // x[0].nbytes)])
     weights, p = np.ones(len(chunk)), manifold.origin
     rows = -(-len(chunk) // Pass.BLOCK)
-    loops = {SPD(2): (_kernels.spd2, 7), SPD(3): (_kernels.spd3, 8), Sphere(2): (_kernels.sphere2, 11)}
+    loops = {SPD(2): (kernels.spd2, 7), SPD(3): (kernels.spd3, 8), Sphere(2): (kernels.sphere2, 11)}
     if manifold in loops:
         loop, columns = loops[manifold]
         blocks = np.empty((rows, columns))

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from benchmarks.mean import case
 from benchmarks.timing import Cell, Table, best_seconds, duration
 from geodp import SPD, private_mean
-from geodp.mechanisms.laplace import calibrate
-from geodp.noise import exact
+from geodp.laws import exact
+from geodp.mechanisms.intrinsic import calibrate
 
 FIRST_MEAN = """
 import time

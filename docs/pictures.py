@@ -16,8 +16,8 @@ from matplotlib.patches import FancyBboxPatch
 
 import geodp
 from geodp.auditing import worst_case_pair
-from geodp.manifolds._functions import Array
-from geodp.noise import exact
+from geodp.inputs import Array
+from geodp.laws import exact
 from geodp.plots import BLUE, GREEN, GREY, ORANGE, ellipsoids, error_against_n
 
 IMAGES = Path(__file__).parent / "images"

@@ -16,8 +16,8 @@ import numpy as np
 from geodp import SPD, Ball, Euclidean, Grassmann, Laplace, Product, Sphere, frechet_mean, sensitivity
 from geodp.auditing import AuditResult, MeanMechanism, audit
 from geodp.auditing.events import KINDS, Kind
-from geodp.manifolds._functions import Array
-from geodp.mechanisms.laplace import calibrate
+from geodp.inputs import Array
+from geodp.mechanisms.intrinsic import calibrate
 
 SOLID: tuple[Kind, ...] = ("law", "array", "atoms")
 

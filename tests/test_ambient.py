@@ -22,7 +22,7 @@ from geodp import (
     frechet_mean,
     sensitivity,
 )
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 from geodp.mechanisms.ambient import AmbientLaplace, euclidean_laplace
 
 EMBEDDED = [m for m in MANIFOLDS if isinstance(m, Sphere | Hyperbolic | SPD | Rotations | Grassmann | PlanarShapes)]

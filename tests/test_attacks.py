@@ -48,10 +48,10 @@ from geodp import (
     private_mean,
 )
 from geodp.cli import app
-from geodp.manifolds._functions import Array
-from geodp.mechanisms.laplace import calibrate
-from geodp.noise import exact
-from geodp.noise.exact import spaces
+from geodp.inputs import Array
+from geodp.laws import exact
+from geodp.laws.exact import spaces
+from geodp.mechanisms.intrinsic import calibrate
 
 #: Chance that one of the statistical tests below rejects a correct release, were its seed drawn afresh.
 LEVEL = 1e-4
@@ -173,7 +173,7 @@ def test_the_number_of_trials_does_not_tell_where_the_records_are(manifold: Mani
     """Whoever times a release sees, above all, how often the sampler started again.
 
     That number may not depend on the private mean, and does not: acceptance is decided in the tangent space at a fixed
-    base point, before the mean is looked at (:func:`geodp.noise.exact.sample`), so the number of trials is a function of
+    base point, before the mean is looked at (:func:`geodp.laws.exact.sample`), so the number of trials is a function of
     public parameters and random bits. Here the attacker has 150 releases of each of two data sets, one at the centre of the
     ball and one at its rim. False-alarm rate 1e-4.
     """

@@ -36,7 +36,6 @@ from geodp import (
     Manifold,
     PlanarShapes,
     Sphere,
-    _records,
     audit,
     auditing,
     frechet_mean,
@@ -48,9 +47,10 @@ from geodp.auditing.bounds import largest_probability, least_epsilon, least_prob
 from geodp.auditing.events import KINDS, Event, _last_bits, _lowest_bit, features, fingerprints, most_revealing
 from geodp.auditing.pairs import plane_of_largest_curvature
 from geodp.cli import app
-from geodp.manifolds._functions import Array
-from geodp.mechanisms.laplace import calibrate
-from geodp.noise import exact
+from geodp.inputs import Array
+from geodp.laws import exact
+from geodp.mechanisms.intrinsic import calibrate
+from geodp.records import chunks
 from geodp.study import runner
 
 EPSILONS = (0.1, 1.0, 5.0)
@@ -464,7 +464,7 @@ def test_workers_end_in_the_middle_of_a_task_when_whoever_gave_it_is_killed(audi
 def test_all_cores_are_those_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 8}, raising=False)
-    assert [auditing._workers(None), runner.cores(), _records.cores()] == [3, 3, 3]
+    assert [auditing._workers(None), runner.cores(), chunks.cores()] == [3, 3, 3]
     assert auditing._workers(2) == 2
 
 

@@ -33,7 +33,7 @@ import geodp.release
 from geodp import SPD, Ball, Ledger, Manifold, Release, Rotations, Sphere, cli, private_mean
 from geodp.cli import DEFAULT_LEDGER, MANIFOLDS, app
 from geodp.files.naming import FORMS
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 
 pandas = pytest.importorskip("pandas", reason="pandas writes the files of these tests")
 pytest.importorskip("pyarrow", reason="pyarrow reads and writes Parquet")

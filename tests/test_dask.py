@@ -21,15 +21,15 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from geodp import SPD, Ball, Euclidean, Grassmann, Ledger, Manifold, Sphere, frechet_mean, private_mean
-from geodp._passes import Pass
 from geodp.cli import app
-from geodp.mean import mean_of_counted
+from geodp.compute.passes import Pass
+from geodp.statistics.mean import mean_of_counted
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
-import geodp._dask  # noqa: E402 - it needs Dask
-import geodp.dask_files  # noqa: E402 - likewise
+import geodp.records.dask_arrays  # noqa: E402 - it needs Dask
+import geodp.records.dask_files  # noqa: E402 - likewise
 
 BALLS = [Ball(SPD(3), np.eye(3), 1.2), Ball(Sphere(2), Sphere(2).origin, 1.0), Ball(Grassmann(2, 5), Grassmann(2, 5).origin, 0.6)]
 every_ball = pytest.mark.parametrize("ball", BALLS, ids=lambda ball: repr(ball.manifold))
@@ -193,8 +193,8 @@ def test_what_became_of_dead_workers_is_told_with_what_to_do(tmp_path: Path, mon
     x = da.from_array(records(ball, 1000), chunks=(100, 3))
     of_unknown_size = x[x[:, 0] > -math.inf]
     sentence = r"reading the records failed with KilledWorker, .* is not shown: the workers .* died, .*: use smaller blocks$"
-    monkeypatch.setattr(geodp._dask, "_client", lambda: None)
-    monkeypatch.setattr(geodp.dask_files, "cluster", lambda _: nullcontext())
+    monkeypatch.setattr(geodp.records.dask_arrays, "_client", lambda: None)
+    monkeypatch.setattr(geodp.records.dask_files, "cluster", lambda _: nullcontext())
     np.save(tmp_path / "x.npy", records(ball, 1000))
     with dask.config.set(scheduler=scheduler):
         for blocks in (x, of_unknown_size):
@@ -213,13 +213,13 @@ def test_no_name_of_a_task_is_made_from_a_private_point(monkeypatch: pytest.Monk
     ball = BALLS[1]
     x = records(ball, 2000)
     blocks, weights = da.from_array(x, chunks=(500, 3)), np.arange(1.0, 2001.0)
-    given_names, seen, compute = {str(key) for key in blocks.__dask_graph__()}, [], geodp._dask._compute
+    given_names, seen, compute = {str(key) for key in blocks.__dask_graph__()}, [], geodp.records.dask_arrays._compute
 
     def watched(graph: dict[Any, Any], keys: list[Any]) -> Any:
         seen.append({str(key) for key in graph} - given_names)
         return compute(graph, keys)
 
-    monkeypatch.setattr(geodp._dask, "_compute", watched)
+    monkeypatch.setattr(geodp.records.dask_arrays, "_compute", watched)
     for _ in range(2):
         frechet_mean(blocks, ball, weights=weights)
     assert len(seen) > 2
@@ -233,9 +233,9 @@ def test_no_name_of_a_task_is_made_from_a_private_point(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("blocks", [1, 16, 17, 300, 20_000])
 def test_the_tree_adds_every_block_once_and_leaves_few(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graphs: list[tuple[dict[Any, Any], list[Any]]] = []
-    monkeypatch.setattr(geodp._dask, "_compute", lambda graph, keys: graphs.append((graph, keys)) or iter(()))
+    monkeypatch.setattr(geodp.records.dask_arrays, "_compute", lambda graph, keys: graphs.append((graph, keys)) or iter(()))
     x = da.zeros((blocks, 2), chunks=(1, 2))
-    list(geodp._dask._sums(geodp._dask._map_rows(geodp._dask._length, x, None)))
+    list(geodp.records.dask_arrays._sums(geodp.records.dask_arrays._map_rows(geodp.records.dask_arrays._length, x, None)))
     ((graph, keys),) = graphs
     assert len(keys) <= 64
     below, leaves = list(keys), []

@@ -21,7 +21,7 @@ distributed = pytest.importorskip("distributed")
 zarr = pytest.importorskip("zarr")
 arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
-dask_files = pytest.importorskip("geodp.dask_files")
+dask_files = pytest.importorskip("geodp.records.dask_files")
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_without_dask_one_sentence_says_what_to_install(
     real = builtins.__import__
 
     def no_dask(name: str, *rest: Any) -> Any:
-        if name.startswith("geodp.dask_files"):
+        if name.startswith("geodp.records.dask_files"):
             raise ImportError(name)
         return real(name, *rest)
 

@@ -14,9 +14,10 @@ from flint import arb
 from scipy import stats
 
 from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
-from geodp.manifolds._functions import Array
-from geodp.noise import Gaussian, Laplace, exact
-from geodp.noise.exact import balls, radius, spaces
+from geodp.arithmetic import intervals
+from geodp.inputs import Array
+from geodp.laws import Gaussian, Laplace, exact
+from geodp.laws.exact import radius, spaces
 
 LEVEL = 1e-4
 
@@ -294,7 +295,7 @@ def test_a_scale_three_percent_off_is_noticed_on_the_sphere() -> None:
 
 def test_a_skipped_acceptance_step_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     space = spaces.space_of(SPD(2))
-    monkeypatch.setattr(type(space), "log_density", lambda self, v: self.envelope.log_value(balls.norm(v)))
+    monkeypatch.setattr(type(space), "log_density", lambda self, v: self.envelope.log_value(intervals.norm(v)))
     center, values = draws(SPD(2), 0.9, 2000, seed=11)
     assert fit(SPD(2), 0.9, SPD(2).dist(center, values)) < LEVEL
 
@@ -324,7 +325,7 @@ def test_the_roof_is_tight_for_every_dimension_and_scale(manifold: Manifold, sig
         sigma = math.sqrt(1e3 / growth)
     law = exact._setting(manifold, sigma, family, None).law
     source = exact.NotPrivate(1)
-    with balls.working_precision(192):
+    with intervals.working_precision(192):
         roof = radius.roof(law, 192)
         kept = sum(roof.propose(law, exact.Tape(source)) is not None for _ in range(60))
     assert kept >= 25  # the acceptance rate is .65 or more: a chance of 1e-4
@@ -342,7 +343,7 @@ def test_densities_agree_with_the_manifolds_and_stay_below_the_envelope(manifold
         v = rng.normal(size=manifold.dim)
         v *= rng.uniform(0.1, 1.0) * min(4.0, manifold.diameter) / np.linalg.norm(v)
         tangent = manifold.tangent(manifold.origin, v)
-        with balls.working_precision(128):
+        with intervals.working_precision(128):
             density = space.log_density([arb(x) for x in v])
             bound = space.envelope.log_value(arb(np.linalg.norm(v)))
         inside = manifold.inside_cut_locus(manifold.origin, tangent)

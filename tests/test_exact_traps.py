@@ -17,9 +17,11 @@ from flint import arb, ctx
 from scipy import stats
 
 from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
-from geodp.manifolds._functions import Array
-from geodp.noise import exact
-from geodp.noise.exact import balls, spaces
+from geodp.arithmetic import intervals
+from geodp.arithmetic.entropy import Uniform
+from geodp.inputs import Array
+from geodp.laws import exact
+from geodp.laws.exact import spaces
 
 #: Chance that a statistical test below would reject a correct sampler, were its seed drawn afresh.
 LEVEL = 1e-4
@@ -124,7 +126,7 @@ def test_a_coordinate_next_to_a_rounding_boundary_is_rounded_right_however_close
     """No largest precision: the draw is ``side * 2^-900`` away from the middle between two multiples of the grid."""
     exponent = exact.default_grid_exponent(Euclidean(1), 1.0)
     steps = 3 * 2**39
-    with balls.working_precision(4000):
+    with intervals.working_precision(4000):
         # on the line the radius is -log(1 - u), u the first number of the tape
         target = (steps + arb((1, -1))) * arb((1, exponent)) + side * arb((1, -900))
         position = (-(-target).expm1() * arb((1, 2000))).floor().unique_fmpz()
@@ -142,7 +144,7 @@ def test_an_acceptance_on_the_brink_is_decided_right_however_close(side: int) ->
     manifold, sigma, bits = SPD(2), 0.8, 2000
     setting = exact._setting(manifold, sigma, "laplace", None)
     seed = 3  # its first radius is kept
-    with balls.working_precision(2 * bits):
+    with intervals.working_precision(2 * bits):
         source = exact.NotPrivate(seed)
         law, tape = setting.law, exact.Tape(source)
         radius = exact.roof(law, 2 * bits).propose(law, tape)
@@ -162,14 +164,14 @@ def test_an_acceptance_on_the_brink_is_decided_right_however_close(side: int) ->
 def test_a_number_on_a_rounding_boundary_is_never_decided() -> None:
     """Why rounding comes first: whatever makes atoms, such as projecting to a ball, would put numbers there."""
     for bits in (64, 256, 1024, 4096):
-        with balls.working_precision(bits):
+        with intervals.working_precision(bits):
             half = (arb(2).sqrt() * arb(2).sqrt() / 4) * arb((1, -40))
-            with pytest.raises(balls.Undecided):
-                balls.nearest(half, -40)
+            with pytest.raises(intervals.Undecided):
+                intervals.nearest(half, -40)
 
 
 def test_uniform_numbers_keep_their_bits_and_enclose_them() -> None:
-    number = exact.entropy.Uniform(exact.NotPrivate(3))
+    number = Uniform(exact.NotPrivate(3))
     known = [number.ball(bits) for bits in (10, 64, 65, 500)]
     for wide, narrow in pairwise(known):
         assert wide.contains(narrow)
@@ -344,7 +346,7 @@ def test_rounded_coordinates_have_no_granularity_of_their_own(manifold: Manifold
 def test_the_precision_of_the_caller_is_restored_also_after_an_error() -> None:
     before = ctx.prec
     exact.sample(Sphere(2), 0.1, [0.0, 0.0, 1.0])
-    with pytest.raises(RuntimeError), balls.working_precision(300):
+    with pytest.raises(RuntimeError), intervals.working_precision(300):
         raise RuntimeError
     assert ctx.prec == before
 
@@ -366,11 +368,12 @@ def test_a_forked_process_draws_on_its_own() -> None:
     script = """
         import os, threading, warnings
         from geodp import Sphere
-        from geodp.noise import exact
+        from geodp.arithmetic import intervals
+        from geodp.laws import exact
         warnings.simplefilter("ignore")
         held = threading.Event()
         def hold():
-            with exact.balls.working_precision(64):
+            with intervals.working_precision(64):
                 held.set()
                 threading.Event().wait(1.0)
         threading.Thread(target=hold).start()
@@ -399,8 +402,8 @@ def test_errors_say_nothing_about_the_centre() -> None:
 def test_a_matrix_that_only_floats_take_for_positive_definite_is_refused() -> None:
     # the Schur complement of this matrix is -2^-60, but rounds to a positive number on the way
     almost = np.array([[1.0, 1.0 + 2.0**-30], [1.0 + 2.0**-30, 1.0 + 2.0**-29]])
-    assert not balls.is_positive_definite(almost)
-    assert balls.is_positive_definite(np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-52]]))
+    assert not intervals.is_positive_definite(almost)
+    assert intervals.is_positive_definite(np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-52]]))
     if SPD(2).check_point(almost) is None:
         with pytest.raises(ValueError, match="not positive definite"):
             exact.sample(SPD(2), 0.1, almost)

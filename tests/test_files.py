@@ -32,7 +32,7 @@ from geodp import (
     data,
 )
 from geodp.files import LAYOUTS, FileError, layouts, parse_center, parse_manifold, read_records
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 
 pandas = pytest.importorskip("pandas", reason="pandas writes the files of these tests")
 pytest.importorskip("pyarrow", reason="pyarrow reads and writes Parquet")

@@ -21,7 +21,7 @@ import pytest
 
 import geodp
 from geodp import Release, private_mean
-from geodp._writing import write_whole
+from geodp.files.writing import write_whole
 
 #: In the normal suite, and in a long run.
 SHORT, LONG = 3_000, 100_000

@@ -10,6 +10,9 @@ import pytest
 from cases import MANIFOLDS
 from scipy import integrate, special, stats
 
+from geodp.inputs import Array
+from geodp.laws import Gaussian, Laplace
+from geodp.laws.families import Law
 from geodp.manifolds import (
     SPD,
     Euclidean,
@@ -22,9 +25,6 @@ from geodp.manifolds import (
     SPDLogEuclidean,
     Sphere,
 )
-from geodp.manifolds._functions import Array
-from geodp.noise import Gaussian, Laplace
-from geodp.noise.laws import Law
 
 # ---------------------------------------------------------------------------- closed forms
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from permissions import unprivileged
 from sqlalchemy import event
 
-from geodp.ledger import SCHEMA_VERSION, BudgetExhausted, Ledger, LedgerError, LedgerLocked, exact_epsilon
+from geodp.privacy.ledger import SCHEMA_VERSION, BudgetExhausted, Ledger, LedgerError, LedgerLocked, exact_epsilon
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -22,12 +22,12 @@ import postgres
 import pytest
 from sqlalchemy import Engine, event
 
-from geodp.ledger import BudgetExhausted, Charge, Ledger, LedgerError
+from geodp.privacy.ledger import BudgetExhausted, Charge, Ledger, LedgerError
 
 # each process is forked from a small server that has the modules loaded: quick to start, and nothing of pytest in it
 PROCESSES: ForkServerContext = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["geodp.ledger", "pytest", "sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql", "psycopg"]
+    ["geodp.privacy.ledger", "pytest", "sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql", "psycopg"]
 )
 
 

@@ -26,7 +26,7 @@ from geodp import (
     Sphere,
     frechet_mean,
 )
-from geodp.mean import default_tolerance
+from geodp.statistics.mean import default_tolerance
 
 every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 

@@ -29,7 +29,7 @@ from geodp import (
     Sphere,
     frechet_mean,
 )
-from geodp.mean import default_tolerance
+from geodp.statistics.mean import default_tolerance
 
 DIGITS = 60
 

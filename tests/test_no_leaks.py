@@ -28,8 +28,8 @@ from typer.testing import CliRunner
 from geodp import SPD, Ball, Euclidean, Ledger, Manifold, Product, Sphere, frechet_mean, private_mean
 from geodp.cli import app
 from geodp.files import FileError, parse_center, read_records
-from geodp.ledger import LedgerError
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
+from geodp.privacy.ledger import LedgerError
 
 SECRET = "8675309"
 #: The digits at every size, as they may be printed in full, in scientific notation or after rounding.
@@ -479,7 +479,7 @@ app()
     ("module", "name", "kind"),
     [
         ("geodp.release", "mean_of_counted", "RuntimeError"),
-        ("geodp.noise.exact", "sample", "KeyError"),
+        ("geodp.laws.exact", "sample", "KeyError"),
     ],
 )
 def test_an_unforeseen_failure_shows_nothing_of_the_records(module: str, name: str, kind: str, tmp_path: Path) -> None:

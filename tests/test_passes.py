@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from cases import random_points
 
-from geodp import SPD, Ball, Manifold, SPDLogEuclidean, Sphere, _kernels, _spd_kernel, frechet_mean
-from geodp import _passes as passes
-from geodp._records import pass_over_block
-from geodp.manifolds.manifold import EPSILON
+from geodp import SPD, Ball, Manifold, SPDLogEuclidean, Sphere, frechet_mean
+from geodp.compute import kernels, passes, spd_kernel
+from geodp.inputs import EPSILON
 from geodp.manifolds.spd import vector_from_symmetric
-from geodp.mean import _sum_rounding
+from geodp.records.chunks import pass_over_block
+from geodp.statistics.mean import _sum_rounding
 
 FAST = [
     (SPD(2), passes.SPD2),
@@ -130,11 +130,11 @@ def test_a_block_of_another_length_than_its_weights_is_refused(manifold: Manifol
 
 
 KERNELS: dict[type[passes.FastEvaluator], Callable[[], Any]] = {
-    passes.SPD2: lambda: _kernels.spd2,
-    passes.SPD3: lambda: _kernels.spd3,
-    passes.SPDCompiled: lambda: _spd_kernel.spd,
-    passes.Sphere2: lambda: _kernels.sphere2,
-    passes.SphereLarge: lambda: _kernels.sphere,
+    passes.SPD2: lambda: kernels.spd2,
+    passes.SPD3: lambda: kernels.spd3,
+    passes.SPDCompiled: lambda: spd_kernel.spd,
+    passes.Sphere2: lambda: kernels.sphere2,
+    passes.SphereLarge: lambda: kernels.sphere,
 }
 
 
@@ -265,7 +265,7 @@ def test_differences_of_logarithms_across_a_ball_err_less_than_its_bound_says(k:
 
 
 def test_the_quadrature_of_the_logarithm_has_the_nodes_it_needs_and_not_many_more() -> None:
-    rule = _spd_kernel.quadrature()
+    rule = spd_kernel.quadrature()
     with mpmath.workdps(60):
         for reach, count in zip(rule.reaches, rule.counts, strict=True):
             ends = [mpmath.exp(mpmath.mpf(float(reach)) * s) for s in (-1, 1)]

@@ -33,10 +33,10 @@ from geodp import (
     private_mean,
 )
 from geodp.files import read_records
-from geodp.manifolds._functions import Array
-from geodp.mean import default_tolerance
-from geodp.mechanisms.laplace import calibrate
-from geodp.noise import exact
+from geodp.inputs import Array
+from geodp.laws import exact
+from geodp.mechanisms.intrinsic import calibrate
+from geodp.statistics.mean import default_tolerance
 
 #: Chance that a statistical test below rejects a correct program, were its seed drawn afresh.
 LEVEL = 1e-4

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from geodp.manifolds._functions import Array
-from geodp.noise.radial import LogConcave, Piecewise
+from geodp.inputs import Array
+from geodp.laws.radial import LogConcave, Piecewise
 
 LEVEL = 1e-4
 DIMENSIONS = [1, 2, 3, 10, 100, 1000, 10_000]

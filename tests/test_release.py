@@ -47,11 +47,11 @@ from geodp import (
     frechet_mean,
     private_mean,
 )
-from geodp.ledger import BudgetExhausted, LedgerError
-from geodp.manifolds._functions import Array
-from geodp.mean import mean_of_counted
-from geodp.mechanisms.laplace import calibrate
-from geodp.noise import exact
+from geodp.inputs import Array
+from geodp.laws import exact
+from geodp.mechanisms.intrinsic import calibrate
+from geodp.privacy.ledger import BudgetExhausted, LedgerError
+from geodp.statistics.mean import mean_of_counted
 
 every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 N = 50

@@ -15,12 +15,12 @@ import pytest
 from cases import MANIFOLDS, random_points
 from scipy import stats
 
+from geodp.inputs import Array
+from geodp.laws import Gaussian, Laplace, comparison
+from geodp.laws.comparison import is_isotropic
+from geodp.laws.families import Law
+from geodp.laws.metropolis import metropolis
 from geodp.manifolds import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, Sphere
-from geodp.manifolds._functions import Array
-from geodp.noise import Gaussian, Laplace, comparison
-from geodp.noise.comparison import is_isotropic
-from geodp.noise.laws import Law
-from geodp.noise.metropolis import metropolis
 
 LEVEL = 1e-4
 

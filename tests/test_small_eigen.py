@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mpmath import mp
 
-from geodp.manifolds._small_eigen import eigh, eigvalsh
+from geodp.manifolds.small_eigen import eigh, eigvalsh
 
 EPS = float(np.finfo(np.float64).eps)
 #: LAPACK promises a modest multiple of the machine epsilon times the norm; for these sizes this is a strict reading.

@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 
 from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
-from geodp.noise.volume import _mean_volume, mean_volume
+from geodp.laws.volume import _mean_volume, mean_volume
 from geodp.testing import log_jacobian
 
 

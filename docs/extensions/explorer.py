@@ -20,9 +20,9 @@ from sphinx.application import Sphinx
 
 import geodp
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Laplace, Manifold, PlanarShapes, Rotations, Sphere
+from geodp.laws import exact
 from geodp.mechanisms.ambient import ambient_dimension
-from geodp.mechanisms.laplace import numerical_tolerance
-from geodp.noise import exact
+from geodp.mechanisms.intrinsic import numerical_tolerance
 from geodp.planning import QUANTILES
 
 #: What the page offers, with a word on the records.

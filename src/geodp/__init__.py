@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from geodp._version import __version__
-from geodp.ball import Ball
 from geodp.manifolds import (
     SPD,
     Euclidean,
@@ -24,18 +23,19 @@ from geodp.manifolds import (
     SPDLogEuclidean,
     Sphere,
 )
-from geodp.sensitivity import sensitivity
+from geodp.manifolds.ball import Ball
+from geodp.statistics.sensitivity import sensitivity
 
 if TYPE_CHECKING:
     from geodp import data as data
     from geodp import files as files
     from geodp.auditing import AuditResult, audit
-    from geodp.dask_files import read_dask
-    from geodp.ledger import Ledger
-    from geodp.mean import MeanResult, frechet_mean
-    from geodp.noise.laws import Gaussian, Laplace
+    from geodp.laws.families import Gaussian, Laplace
     from geodp.planning import Plan, plan
+    from geodp.privacy.ledger import Ledger
+    from geodp.records.dask_files import read_dask
     from geodp.release import Release, private_mean
+    from geodp.statistics.mean import MeanResult, frechet_mean
 
 __all__ = [
     "SPD",
@@ -69,16 +69,16 @@ __all__ = [
 _LATER = {
     "AuditResult": "geodp.auditing",
     "audit": "geodp.auditing",
-    "Gaussian": "geodp.noise.laws",
-    "Laplace": "geodp.noise.laws",
-    "Ledger": "geodp.ledger",
-    "MeanResult": "geodp.mean",
-    "frechet_mean": "geodp.mean",
+    "Gaussian": "geodp.laws.families",
+    "Laplace": "geodp.laws.families",
+    "Ledger": "geodp.privacy.ledger",
+    "MeanResult": "geodp.statistics.mean",
+    "frechet_mean": "geodp.statistics.mean",
     "Plan": "geodp.planning",
     "plan": "geodp.planning",
     "Release": "geodp.release",
     "private_mean": "geodp.release",
-    "read_dask": "geodp.dask_files",
+    "read_dask": "geodp.records.dask_files",
 }
 
 

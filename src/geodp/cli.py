@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from geodp._version import __version__
-from geodp._writing import check_place, write_whole
+from geodp.files.writing import check_place, write_whole
 
 #: A command line that the parser refuses; typer exports only the class below it.
 _UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
@@ -179,8 +179,8 @@ def _usage(error: Any) -> str:
 
 
 def _ball(manifold: str, center: str, radius: float, layout: str) -> Any:
-    from geodp.ball import Ball
     from geodp.files import parse_center, parse_manifold
+    from geodp.manifolds.ball import Ball
 
     space = parse_manifold(manifold)
     return Ball(space, parse_center(center, space, layout=layout), radius)
@@ -256,7 +256,7 @@ def mean(
     """
     with _one_sentence():
         from geodp.files import read_records
-        from geodp.ledger import Ledger
+        from geodp.privacy.ledger import Ledger
         from geodp.release import private_mean
 
         ball = _ball(manifold, center, radius, layout)
@@ -280,7 +280,7 @@ def mean(
 
 def _dask() -> Any:
     try:
-        import geodp.dask_files as dask_files
+        import geodp.records.dask_files as dask_files
     except ImportError:
         raise ValueError("--dask needs Dask, which is not installed: pip install 'geodp[dask]'") from None
     return dask_files
@@ -467,7 +467,7 @@ def open_budget(
 ) -> None:
     """Give a data set a total budget."""
     with _one_sentence():
-        from geodp.ledger import Ledger
+        from geodp.privacy.ledger import Ledger
 
         book = Ledger(ledger)
         book.open(dataset, epsilon)
@@ -479,7 +479,7 @@ def open_budget(
 def show(ledger: LedgerOption = DEFAULT_LEDGER, as_json: JsonOption = False) -> None:
     """All data sets: total, spent, left."""
     with _one_sentence():
-        from geodp.ledger import Ledger
+        from geodp.privacy.ledger import Ledger
 
         book = Ledger(ledger)
         rows = [(name, str(book.total(name)), str(book.spent(name)), str(book.remaining(name))) for name in book.datasets()]
@@ -500,7 +500,7 @@ def history(
 ) -> None:
     """Every charge of a data set, with the receipt of what was released for it."""
     with _one_sentence():
-        from geodp.ledger import Ledger
+        from geodp.privacy.ledger import Ledger
 
         charges = Ledger(ledger).history(dataset)
         if as_json:
@@ -586,12 +586,12 @@ def demo(
         import numpy as np
 
         from geodp import data
-        from geodp.ball import Ball
-        from geodp.ledger import Ledger
         from geodp.manifolds import SPD
-        from geodp.mean import frechet_mean
+        from geodp.manifolds.ball import Ball
         from geodp.plots import ellipsoids
+        from geodp.privacy.ledger import Ledger
         from geodp.release import private_mean
+        from geodp.statistics.mean import frechet_mean
 
         x = data.load("dti_tensors")
         # public knowledge: free water at body temperature diffuses at 3 um^2/ms and tissue at about a quarter of that

@@ -9,12 +9,11 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from geodp._records import only_the_kind
-from geodp.ball import Ball
 from geodp.files import parse_manifold
+from geodp.inputs import Array, refuse_mask
 from geodp.manifolds import Euclidean, Manifold
-from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import refuse_mask
+from geodp.manifolds.ball import Ball
+from geodp.records.chunks import only_the_kind
 from geodp.release import Release, private_mean
 
 
@@ -24,7 +23,7 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     *Public*: all parameters, the manifold, the ball, and the number of rows and columns of ``X``. *Private*: the values in ``X``.
     *Neighbours*: data sets of the same size that differ by replacing one row. Each :meth:`fit` is one release with pure
-    ``epsilon``-differential privacy, by :func:`geodp.private_mean`. Theorem: :mod:`geodp.mechanisms.laplace` (Reimherr, Bharath
+    ``epsilon``-differential privacy, by :func:`geodp.private_mean`. Theorem: :mod:`geodp.mechanisms.intrinsic` (Reimherr, Bharath
     and Soto 2021, Theorem 1). Fits add up: two of them, such as those of a cross-validation, spend ``2 * epsilon``.
 
     Parameters

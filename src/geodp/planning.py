@@ -10,13 +10,13 @@ from typing import Any
 from scipy.optimize import brentq
 from scipy.special import gammaincinv
 
-from geodp.ball import Ball, checked_ball
-from geodp.manifolds.manifold import real_number
+from geodp.inputs import real_number
+from geodp.laws import exact
+from geodp.laws.families import Laplace
+from geodp.manifolds.ball import Ball, checked_ball
 from geodp.mechanisms.ambient import ambient_expected_error
-from geodp.mechanisms.laplace import Calibration, calibrate, checked_epsilon, numerical_tolerance
-from geodp.noise import exact
-from geodp.noise.laws import Laplace
-from geodp.sensitivity import Bound, sensitivity
+from geodp.mechanisms.intrinsic import Calibration, calibrate, checked_epsilon, numerical_tolerance
+from geodp.statistics.sensitivity import Bound, sensitivity
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from geodp._writing import write_whole
-from geodp.ball import Ball
-from geodp.manifolds._functions import Array
+from geodp.files.writing import write_whole
+from geodp.inputs import Array
+from geodp.manifolds.ball import Ball
 from geodp.planning import plan
 
 if TYPE_CHECKING:

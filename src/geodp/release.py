@@ -14,19 +14,18 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
-from geodp._records import count_records, discreet
 from geodp._version import __version__
-from geodp.ball import Ball, checked_ball
 from geodp.files import parse_manifold
-from geodp.ledger import Ledger, LedgerError
+from geodp.inputs import Array, refuse_mask
+from geodp.laws import exact
+from geodp.laws.families import Laplace
 from geodp.manifolds import Manifold, Sphere
-from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import refuse_mask
-from geodp.mean import Progress, mean_of_counted
-from geodp.mechanisms.laplace import calibrate, checked_epsilon
-from geodp.noise import exact
-from geodp.noise.laws import Laplace
-from geodp.sensitivity import Bound
+from geodp.manifolds.ball import Ball, checked_ball
+from geodp.mechanisms.intrinsic import calibrate, checked_epsilon
+from geodp.privacy.ledger import Ledger, LedgerError
+from geodp.records.chunks import count_records, discreet
+from geodp.statistics.mean import Progress, mean_of_counted
+from geodp.statistics.sensitivity import Bound
 
 T = TypeVar("T")
 
@@ -242,9 +241,9 @@ def private_mean(
     records. *Neighbours*: data sets of the same size that differ by replacing one record.
 
     Every record is clipped into the ball by itself (what is no point of the manifold becomes its centre); the mean of the
-    clipped records is computed to a public tolerance; noise is drawn around it. Theorem: :mod:`geodp.mechanisms.laplace`.
+    clipped records is computed to a public tolerance; noise is drawn around it. Theorem: :mod:`geodp.mechanisms.intrinsic`.
     The noise is drawn by a program over exact real numbers from the operating system's entropy, and what is released is that
-    draw rounded to a public grid (:mod:`geodp.noise.exact`): post-processing, as is the projection onto the ball.
+    draw rounded to a public grid (:mod:`geodp.laws.exact`): post-processing, as is the projection onto the ball.
 
     Parameters
     ----------

@@ -24,8 +24,8 @@ from numpy.typing import ArrayLike
 
 import geodp
 from geodp import manifolds
+from geodp.inputs import Array
 from geodp.manifolds import Manifold
-from geodp.manifolds._functions import Array
 
 #: What "equal" means for numbers of order one.
 CLOSE = 2e-11

@@ -28,18 +28,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from geodp._records import cores
 from geodp._version import __version__
 from geodp.auditing.bounds import least_epsilon
 from geodp.auditing.events import KINDS, LOSS, Event, Feature, Kind, features, fingerprints, most_revealing, repeated, returning
 from geodp.auditing.mechanisms import MeanMechanism, Mechanism, Path, Runner, Task, runner
 from geodp.auditing.pairs import checked_pair, worst_case_pair
-from geodp.ball import Ball, checked_ball
-from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import whole_number
-from geodp.mean import mean_of_counted
-from geodp.mechanisms.laplace import Calibration, calibrate
-from geodp.sensitivity import Bound
+from geodp.inputs import Array, whole_number
+from geodp.manifolds.ball import Ball, checked_ball
+from geodp.mechanisms.intrinsic import Calibration, calibrate
+from geodp.records.chunks import cores
+from geodp.statistics.mean import mean_of_counted
+from geodp.statistics.sensitivity import Bound
 
 __all__ = ["AuditResult", "Finding", "MeanMechanism", "Mechanism", "audit", "worst_case_pair"]
 

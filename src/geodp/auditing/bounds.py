@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainccinv, betaincinv
 
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 
 
 def least_probability(hits: ArrayLike, draws: int, level: float) -> Array:

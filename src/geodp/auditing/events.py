@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.auditing.bounds import least_epsilon
-from geodp.ball import Ball
+from geodp.inputs import Array
 from geodp.manifolds import Manifold, Product
-from geodp.manifolds._functions import Array
+from geodp.manifolds.ball import Ball
 
 Feature = Callable[[Array], Array]
 
@@ -150,7 +150,7 @@ class _Distance:
 
 
 def _factor_distance(product: Product, i: int, mean: Array, y: Array) -> Array:
-    return product.factors[i].raw_dist(product._split(mean)[i], product._split(y)[i])
+    return product.factors[i].raw_dist(product.raw_split(mean)[i], product.raw_split(y)[i])
 
 
 def _inner(mean: Array, y: Array) -> Array:

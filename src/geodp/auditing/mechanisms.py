@@ -16,14 +16,14 @@ from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 
-from geodp.ball import Ball
-from geodp.manifolds._functions import Array
-from geodp.mean import mean_of_counted
-from geodp.mechanisms.laplace import calibrate
-from geodp.noise import exact
-from geodp.noise.laws import Laplace
+from geodp.inputs import Array
+from geodp.laws import exact
+from geodp.laws.families import Laplace
+from geodp.manifolds.ball import Ball
+from geodp.mechanisms.intrinsic import calibrate
 from geodp.release import private_mean, projection_is_safe
-from geodp.sensitivity import Bound
+from geodp.statistics.mean import mean_of_counted
+from geodp.statistics.sensitivity import Bound
 
 Path = Literal["float", "exact", "release"]
 
@@ -41,7 +41,7 @@ class MeanMechanism:
     it is computed, so releases on one ``x`` are independent draws with one centre, whether the centre was computed once or
     every time. The parts are those that the release calls: ``calibrate``, ``mean_of_counted``, the sampler, ``Ball.clip``.
 
-    ``"exact"`` draws with :mod:`geodp.noise.exact`, as a release does; ``"float"`` with the vectorised floating-point
+    ``"exact"`` draws with :mod:`geodp.laws.exact`, as a release does; ``"float"`` with the vectorised floating-point
     simulator of the same law, thousands of times faster, which ``private_mean(simulate=...)`` uses.
 
     ``seeded`` takes the bits of the exact sampler from the generator; otherwise, and always with ``"release"``, they come from

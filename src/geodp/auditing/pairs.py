@@ -7,10 +7,9 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geodp.ball import Ball
+from geodp.inputs import Array, whole_number
 from geodp.manifolds import Grassmann, Manifold, Product, Rotations
-from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import whole_number
+from geodp.manifolds.ball import Ball
 
 
 def worst_case_pair(ball: Ball, n: int) -> tuple[Array, Array]:

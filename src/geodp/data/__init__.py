@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import resources
 
 from geodp.files import read_records
+from geodp.inputs import Array
 from geodp.manifolds import SPD, Manifold, Sphere
-from geodp.manifolds._functions import Array
 
 #: The data sets, and the manifolds their records are points of.
 MANIFOLDS: dict[str, Manifold] = {"dti_tensors": SPD(3), "icu_arrivals": Sphere(1)}

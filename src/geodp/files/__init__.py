@@ -81,8 +81,8 @@ from geodp.files.messages import FileError, excerpt
 from geodp.files.naming import expression, literal, parse_manifold
 from geodp.files.parquet import open_parquet
 from geodp.files.table import Table
+from geodp.inputs import Array
 from geodp.manifolds import Manifold
-from geodp.manifolds._functions import Array
 
 __all__ = ["LAYOUTS", "FileError", "Layout", "layouts", "parse_center", "parse_manifold", "read_records"]
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from geodp.files.cells import DAY
 from geodp.files.messages import FileError, excerpt, listed
+from geodp.inputs import EPSILON, Array
 from geodp.manifolds import (
     SPD,
     Euclidean,
@@ -25,8 +26,7 @@ from geodp.manifolds import (
     SPDLogEuclidean,
     Sphere,
 )
-from geodp.manifolds._functions import Array, sinc
-from geodp.manifolds.manifold import EPSILON
+from geodp.manifolds.functions import sinc
 
 #: For each number of a row the names its column may have, the usual one first, and one such list for each habit of naming.
 _Names = tuple[tuple[tuple[str, ...], ...], ...]

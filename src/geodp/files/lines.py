@@ -19,7 +19,7 @@ from geodp.files.asked import Asked
 from geodp.files.cells import is_header, number, seconds
 from geodp.files.messages import FileError, excerpt
 from geodp.files.table import MOST_COLUMNS, Table
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 
 
 class CsvTable(Table):

@@ -17,7 +17,7 @@ from geodp.files.asked import Asked
 from geodp.files.cells import seconds
 from geodp.files.messages import FileError, listed, short
 from geodp.files.table import Table
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 
 
 class ParquetTable(Table):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geodp.files.messages import FileError, excerpt, listed
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 
 #: Points that large fit no memory many times over, and no use.
 MOST_COLUMNS = 10**7

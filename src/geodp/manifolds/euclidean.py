@@ -8,8 +8,8 @@ from typing import final
 
 import numpy as np
 
-from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import EPSILON, HadamardManifold, Requirement, VolumeBound, whole_number
+from geodp.inputs import EPSILON, Array, whole_number
+from geodp.manifolds.manifold import HadamardManifold, Requirement, VolumeBound
 
 
 class FlatManifold(HadamardManifold):

@@ -10,8 +10,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.manifolds._functions import Array, angle_over_sine, frobenius, log_sinc, subtract_product, transpose
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, CompactManifold, Requirement, VolumeBound, whole_number
+from geodp.inputs import EPSILON, Array, whole_number
+from geodp.manifolds.functions import angle_over_sine, frobenius, log_sinc, subtract_product, transpose
+from geodp.manifolds.manifold import TOLERANCE, CompactManifold, Requirement, VolumeBound
 
 
 @final

@@ -9,8 +9,9 @@ from typing import final
 
 import numpy as np
 
-from geodp.manifolds._functions import Array, log_sinhc, sinhc
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, HadamardManifold, Requirement, VolumeBound, whole_number
+from geodp.inputs import EPSILON, Array, whole_number
+from geodp.manifolds.functions import log_sinhc, sinhc
+from geodp.manifolds.manifold import TOLERANCE, HadamardManifold, Requirement, VolumeBound
 
 
 @final

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
-import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -13,10 +11,8 @@ from typing import Any, NamedTuple, cast, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geodp.manifolds._functions import Array, log_sinc, log_sinhc
-
-#: Unit of the rounding bounds.
-EPSILON = float(np.finfo(np.float64).eps)
+from geodp.inputs import Array, refuse_mask
+from geodp.manifolds.functions import log_sinc, log_sinhc
 
 #: How far off its manifold (relative to its size) an array may be and still be read as the point next to it.
 #: Wide enough for float32 and for seven printed digits.
@@ -203,7 +199,7 @@ class Manifold(ABC):
     @final
     def log(self, p: ArrayLike, q: ArrayLike) -> Array:
         """The velocity at ``p`` of the shortest geodesic that reaches ``q`` in unit time."""
-        p, q = self._points(p, "p"), self._points(q, "q")
+        p, q = self.read_points(p, "p"), self.read_points(q, "q")
         with np.errstate(all="ignore"):
             out = self.raw_log(p, q)
         return self._finite(
@@ -215,7 +211,7 @@ class Manifold(ABC):
     @final
     def dist(self, p: ArrayLike, q: ArrayLike) -> Array | float:
         """Geodesic distance."""
-        p, q = self._points(p, "p"), self._points(q, "q")
+        p, q = self.read_points(p, "p"), self.read_points(q, "q")
         with np.errstate(all="ignore"):
             return self._numbers(self.raw_dist(p, q), "dist(p, q)")
 
@@ -250,7 +246,7 @@ class Manifold(ABC):
 
         The frame at ``p`` is the image of the frame at the origin under :meth:`move_origin`.
         """
-        p, coordinates = self._points(p, "p"), _real(coordinates, (self.dim,), "coordinates", self)
+        p, coordinates = self.read_points(p, "p"), _real(coordinates, (self.dim,), "coordinates", self)
         with np.errstate(all="ignore"):
             out = self.raw_tangent(p, coordinates)
         return self._finite(out, "tangent(p, coordinates)", lambda _: "every coordinate must be finite and of moderate size")
@@ -265,7 +261,7 @@ class Manifold(ABC):
     @final
     def move_origin(self, p: ArrayLike, x: ArrayLike) -> Array:
         """The image of ``x`` under an isometry that takes :attr:`origin` to ``p``."""
-        p, x = self._points(p, "p"), self._points(x, "x")
+        p, x = self.read_points(p, "p"), self.read_points(x, "x")
         with np.errstate(all="ignore"):
             out = self.raw_move_origin(p, x)
         return self._finite(out, "move_origin(p, x)", lambda _: "a number on the way is past what floats hold")
@@ -278,7 +274,7 @@ class Manifold(ABC):
             raise ValueError(f"no point of {self} is next to x: {(~np.isfinite(array)).sum()} of its entries are not finite")
         with np.errstate(all="ignore"):
             projected = self.raw_project(array)
-        return self._points(projected, "the projection of x")
+        return self.read_points(projected, "the projection of x")
 
     @final
     def check_point(self, x: ArrayLike) -> str | None:
@@ -318,7 +314,7 @@ class Manifold(ABC):
         with np.errstate(all="ignore"):
             yield from self.requirements(np.where(np.isfinite(x), x, 0.0))
 
-    def _points(self, x: ArrayLike, name: str) -> Array:
+    def read_points(self, x: ArrayLike, name: str) -> Array:
         array = _real(x, self.point_shape, name, self)
         wrong = self.check_point(array)
         if wrong is not None:
@@ -327,7 +323,7 @@ class Manifold(ABC):
         return self.raw_project(array) if getattr(x, "dtype", array.dtype).itemsize < 8 else array
 
     def _tangent_at(self, p: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
-        p = self._points(p, "p")
+        p = self.read_points(p, "p")
         v = _real(v, self.point_shape, "v", self)
         axes = tuple(range(-len(self.point_shape), 0))
         if not np.isfinite(v).all():
@@ -401,39 +397,6 @@ class CompactManifold(Manifold):
     @property
     def volume_entropy(self) -> float:
         return 0.0
-
-
-def whole_number(value: Any, least: int, what: str) -> int:
-    """``value`` as an ``int`` that is at least ``least``, or a sentence."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{what} must be a whole number but is {value!r}") from None
-    if number < least:
-        raise ValueError(f"{what} must be at least {least} but is {number}")
-    return number
-
-
-def real_number(value: Any, what: str) -> float:
-    """A public number as a ``float``, or a sentence."""
-    try:
-        # NumPy would take an array of one number for that number, with a warning
-        return float(cast(Any, None) if np.ndim(value) else value)
-    except OverflowError:
-        raise ValueError(f"{what} is too large, past what floats hold") from None
-    except ValueError:
-        raise ValueError(f"{what} must be a number but is {reprlib.repr(value)}") from None
-    except TypeError:
-        raise TypeError(f"{what} must be a number but is of type {type(value).__name__}") from None
-
-
-def refuse_mask(x: Any, name: str) -> None:
-    """NumPy drops the mask of an array without a word when it is read as an ordinary one."""
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} is a masked array, and what lies under its mask must not be read: fill it first, such as with "
-            "numpy.ma.filled(x, numpy.nan)"
-        )
 
 
 def _scalar(values: Array) -> Array | float:

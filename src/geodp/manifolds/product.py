@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 from geodp.manifolds.manifold import Manifold, Requirement, VolumeBound
 
 
@@ -47,12 +47,12 @@ class Product(Manifold):
         if len(points) != len(self.factors):
             raise ValueError(f"{self} has {len(self.factors)} factors but was given {len(points)} points")
         return self._join(
-            [factor._points(point, f"point {i}") for i, (factor, point) in enumerate(zip(self.factors, points, strict=True))]
+            [factor.read_points(point, f"point {i}") for i, (factor, point) in enumerate(zip(self.factors, points, strict=True))]
         )
 
     def split(self, x: ArrayLike) -> tuple[Array, ...]:
         """The factors' points."""
-        return tuple(self._split(self._points(x, "x")))
+        return tuple(self.raw_split(self.read_points(x, "x")))
 
     def _join(self, parts: list[Array]) -> Array:
         leading = [part.shape[: part.ndim - len(factor.point_shape)] for factor, part in zip(self.factors, parts, strict=True)]
@@ -62,7 +62,7 @@ class Product(Manifold):
             flat.append(np.broadcast_to(part, shape + factor.point_shape).reshape(*shape, math.prod(factor.point_shape)))
         return np.concatenate(flat, axis=-1)
 
-    def _split(self, x: Array) -> list[Array]:
+    def raw_split(self, x: Array) -> list[Array]:
         sizes = [math.prod(factor.point_shape) for factor in self.factors]
         parts = np.split(x, np.cumsum(sizes)[:-1], axis=-1)
         return [part.reshape(*x.shape[:-1], *factor.point_shape) for factor, part in zip(self.factors, parts, strict=True)]
@@ -123,7 +123,7 @@ class Product(Manifold):
 
     def _each(self, name: str, *arrays: Array) -> list[Array]:
         """The factors' own ``name``, applied to their parts of points and tangent vectors."""
-        parts = zip(*map(self._split, arrays), strict=True)
+        parts = zip(*map(self.raw_split, arrays), strict=True)
         return [getattr(factor, name)(*args) for factor, args in zip(self.factors, parts, strict=True)]
 
     def raw_exp(self, p: Array, v: Array) -> Array:
@@ -149,7 +149,7 @@ class Product(Manifold):
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         ends = np.cumsum([factor.dim for factor in self.factors])[:-1]
-        parts = zip(self.factors, self._split(p), np.split(coordinates, ends, axis=-1), strict=True)
+        parts = zip(self.factors, self.raw_split(p), np.split(coordinates, ends, axis=-1), strict=True)
         return self._join([factor.raw_tangent(*args) for factor, *args in parts])
 
     def raw_coordinates(self, p: Array, v: Array) -> Array:
@@ -165,13 +165,13 @@ class Product(Manifold):
         return self._join(self._each("raw_project_tangent", p, v))
 
     def log_rounding(self, p: Array, reach: float) -> float:
-        return math.hypot(*(f.log_rounding(part, reach) for f, part in zip(self.factors, self._split(p), strict=True)))
+        return math.hypot(*(f.log_rounding(part, reach) for f, part in zip(self.factors, self.raw_split(p), strict=True)))
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        parts = zip(self.factors, self._split(center), strict=True)
+        parts = zip(self.factors, self.raw_split(center), strict=True)
         return math.hypot(*(factor.log_rounding_in_ball(part, radius) for factor, part in parts))
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
-        for i, (factor, part) in enumerate(zip(self.factors, self._split(x), strict=True)):
+        for i, (factor, part) in enumerate(zip(self.factors, self.raw_split(x), strict=True)):
             for met, found, sentence in factor.requirements(part):
                 yield Requirement(met, found, f"factor {i}, {factor}: {sentence}")

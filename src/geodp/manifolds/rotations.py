@@ -10,9 +10,10 @@ from typing import NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.manifolds._functions import Array, angle_over_sine, frobenius, log_sinc, sinc, subtract_product, symmetric, transpose
-from geodp.manifolds._small_eigen import eigh
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, CompactManifold, Requirement, VolumeBound, whole_number
+from geodp.inputs import EPSILON, Array, whole_number
+from geodp.manifolds.functions import angle_over_sine, frobenius, log_sinc, sinc, subtract_product, symmetric, transpose
+from geodp.manifolds.manifold import TOLERANCE, CompactManifold, Requirement, VolumeBound
+from geodp.manifolds.small_eigen import eigh
 
 
 @final

@@ -10,8 +10,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.manifolds._functions import Array, frobenius, log_sinc, sinc, subtract_product
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, CompactManifold, Requirement, VolumeBound, whole_number
+from geodp.inputs import EPSILON, Array, whole_number
+from geodp.manifolds.functions import frobenius, log_sinc, sinc, subtract_product
+from geodp.manifolds.manifold import TOLERANCE, CompactManifold, Requirement, VolumeBound
 
 Complex = NDArray[np.complex128]
 

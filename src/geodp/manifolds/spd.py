@@ -11,19 +11,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.manifolds._functions import (
-    Array,
-    conjugate,
-    frobenius,
-    log_difference_quotient,
-    log_sinhc,
-    spectral,
-    symmetric,
-    transpose,
-)
-from geodp.manifolds._small_eigen import eigh, eigvalsh
+from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.euclidean import FlatManifold
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, HadamardManifold, Requirement, VolumeBound, whole_number
+from geodp.manifolds.functions import conjugate, frobenius, log_difference_quotient, log_sinhc, spectral, symmetric, transpose
+from geodp.manifolds.manifold import TOLERANCE, HadamardManifold, Requirement, VolumeBound
+from geodp.manifolds.small_eigen import eigh, eigvalsh
 
 
 @dataclass(frozen=True, repr=False)

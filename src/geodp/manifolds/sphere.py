@@ -10,8 +10,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.manifolds._functions import Array, angle_over_sine, log_sinc, sinc
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, CompactManifold, Requirement, VolumeBound, real_number, whole_number
+from geodp.inputs import EPSILON, Array, real_number, whole_number
+from geodp.manifolds.functions import angle_over_sine, log_sinc, sinc
+from geodp.manifolds.manifold import TOLERANCE, CompactManifold, Requirement, VolumeBound
 
 
 @final

@@ -1,5 +1,5 @@
 """Mechanisms: how much noise, and why it is enough."""
 
-from geodp.mechanisms.laplace import Calibration, calibrate
+from geodp.mechanisms.intrinsic import Calibration, calibrate
 
 __all__ = ["Calibration", "calibrate"]

@@ -1,6 +1,6 @@
 r"""The ambient baselines of Reimherr, Bharath and Soto (2021): Euclidean noise on the coordinates of the mean.
 
-*Public*, *private* and *neighbours* are as in :mod:`geodp.mechanisms.laplace`. A point is written as a vector of an ambient
+*Public*, *private* and *neighbours* are as in :mod:`geodp.mechanisms.intrinsic`. A point is written as a vector of an ambient
 space (a matrix by its upper triangle, a direction by its Cartesian coordinates) and noise with density proportional to
 ``exp(-|y - mean|/sigma)`` is added. The records lie in a Euclidean ball of radius ``r_E`` about the centre: ``e^r - 1`` for
 positive-definite matrices about the identity, ``2 R sin(r/(2 R))`` for a sphere of radius ``R``. The scale is
@@ -30,11 +30,10 @@ from typing import Literal, NamedTuple, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geodp.ball import Ball
+from geodp.inputs import Array, whole_number
 from geodp.manifolds import SPD, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, Sphere
-from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import whole_number
-from geodp.sensitivity import sensitivity
+from geodp.manifolds.ball import Ball
+from geodp.statistics.sensitivity import sensitivity
 
 
 def euclidean_laplace(dimension: int, scale: float, size: int, rng: np.random.Generator) -> Array:

@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from geodp import data
-from geodp.ball import Ball
 from geodp.files import parse_manifold
+from geodp.inputs import Array
 from geodp.manifolds import SPD, Sphere
-from geodp.manifolds._functions import Array
-from geodp.mean import frechet_mean
+from geodp.manifolds.ball import Ball
 from geodp.mechanisms.ambient import AmbientLaplace
-from geodp.mechanisms.laplace import calibrate
+from geodp.mechanisms.intrinsic import calibrate
+from geodp.statistics.mean import frechet_mean
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import ball_records, means, noisy, standard_error
 from geodp.study.table import Table

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from geodp.auditing import worst_case_pair
-from geodp.ball import Ball
+from geodp.inputs import Array
 from geodp.manifolds import Sphere
-from geodp.manifolds._functions import Array
-from geodp.mean import frechet_mean
+from geodp.manifolds.ball import Ball
+from geodp.statistics.mean import frechet_mean
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import NORTH
 from geodp.study.table import Table

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, StrMethodFormatter
 
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 from geodp.plots import BLUE, GREEN, GREY, ORANGE
 from geodp.study import beyond as beyond_study
 from geodp.study import bounds as bounds_study

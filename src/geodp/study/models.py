@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
-from geodp.ball import Ball
+from geodp.inputs import Array
+from geodp.laws.families import Law
 from geodp.manifolds import SPD, Manifold, Sphere
-from geodp.manifolds._functions import Array, angle_over_sine
-from geodp.noise.laws import Law
+from geodp.manifolds.ball import Ball
+from geodp.manifolds.functions import angle_over_sine
 
 NORTH = np.array([0.0, 0.0, 1.0])
 #: The public balls of the paper's two examples.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from geodp.auditing import worst_case_pair
-from geodp.mean import frechet_mean
-from geodp.sensitivity import sensitivity
+from geodp.statistics.mean import frechet_mean
+from geodp.statistics.sensitivity import sensitivity
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import EXAMPLES, means, standard_error
 from geodp.study.table import Table

@@ -9,15 +9,15 @@ import numpy as np
 from scipy.integrate import quad
 
 from geodp.auditing import worst_case_pair
-from geodp.ball import Ball
 from geodp.files import parse_manifold
+from geodp.inputs import Array
+from geodp.laws.families import Laplace
 from geodp.manifolds import Euclidean, Hyperbolic, Manifold, Sphere
-from geodp.manifolds._functions import Array
-from geodp.mean import frechet_mean
+from geodp.manifolds.ball import Ball
 from geodp.mechanisms.ambient import AmbientLaplace
-from geodp.mechanisms.laplace import calibrate
-from geodp.noise.laws import Laplace
-from geodp.sensitivity import sensitivity
+from geodp.mechanisms.intrinsic import calibrate
+from geodp.statistics.mean import frechet_mean
+from geodp.statistics.sensitivity import sensitivity
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import CAP, MATRICES, standard_error
 from geodp.study.table import Table

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from geodp.ball import Ball
 from geodp.files import parse_manifold
-from geodp.manifolds._functions import Array
-from geodp.noise.laws import Laplace
-from geodp.sensitivity import sensitivity
+from geodp.inputs import Array
+from geodp.laws.families import Laplace
+from geodp.manifolds.ball import Ball
+from geodp.statistics.sensitivity import sensitivity
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.table import Table
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from geodp._writing import write_whole
+from geodp.files.writing import write_whole
 from geodp.study.experiment import Claim, Settings
 from geodp.study.figures import Drawing, draw
 from geodp.study.runner import Result, code_digest, versions

@@ -28,9 +28,9 @@ import numpy as np
 import scipy
 from threadpoolctl import threadpool_limits
 
-from geodp._records import cores
 from geodp._version import __version__
-from geodp._writing import write_whole
+from geodp.files.writing import write_whole
+from geodp.records.chunks import cores
 from geodp.study.experiment import Experiment, Settings, Task
 from geodp.study.table import Table
 

@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 
 Cell = str | int | float
 

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import roots_genlaguerre
 
-from geodp.ball import Ball
+from geodp.inputs import Array
+from geodp.laws.families import Laplace
 from geodp.manifolds import SPD, Sphere
-from geodp.manifolds._functions import Array
+from geodp.manifolds.ball import Ball
 from geodp.mechanisms.ambient import AmbientLaplace, euclidean_laplace
-from geodp.mechanisms.laplace import calibrate
-from geodp.noise.laws import Laplace
+from geodp.mechanisms.intrinsic import calibrate
 from geodp.release import private_mean
-from geodp.sensitivity import sensitivity
+from geodp.statistics.sensitivity import sensitivity
 from geodp.study.bounds import empirical_bound
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import CAP, EXAMPLES, MATRICES, means, noisy, standard_error

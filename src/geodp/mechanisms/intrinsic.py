@@ -13,7 +13,7 @@ most ``exp(Delta/sigma)`` at every ``y``: with ``sigma = Delta/epsilon`` the dra
 ``Delta = sensitivity + 2 * tolerance``
 
 where ``sensitivity`` bounds the distance of the exact means (:func:`geodp.sensitivity`) and ``tolerance`` that of a
-computed mean from the exact one (:func:`geodp.mean.default_tolerance`, met for every data set, and the rounding of its
+computed mean from the exact one (:func:`geodp.statistics.mean.default_tolerance`, met for every data set, and the rounding of its
 coordinates). All manifolds of the library are homogeneous and the law is not truncated, so no factor of two is needed.
 ``sigma`` is rounded up.
 
@@ -29,12 +29,12 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from geodp.ball import Ball
-from geodp.manifolds.manifold import EPSILON, real_number
-from geodp.mean import default_tolerance, flatness
-from geodp.noise import exact
-from geodp.noise.laws import GREATEST_SCALE, LEAST_SCALE, Laplace
-from geodp.sensitivity import Bound, sensitivity
+from geodp.inputs import EPSILON, real_number
+from geodp.laws import exact
+from geodp.laws.families import GREATEST_SCALE, LEAST_SCALE, Laplace
+from geodp.manifolds.ball import Ball
+from geodp.statistics.mean import default_tolerance, flatness
+from geodp.statistics.sensitivity import Bound, sensitivity
 
 
 @dataclass(frozen=True)

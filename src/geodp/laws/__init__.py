@@ -1,5 +1,5 @@
 """Noise on manifolds: laws that depend on the distance from a centre, and exact draws from them."""
 
-from geodp.noise.laws import Gaussian, Laplace
+from geodp.laws.families import Gaussian, Laplace
 
 __all__ = ["Gaussian", "Laplace"]

@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import EPSILON, Manifold, real_number
+from geodp.inputs import EPSILON, Array, real_number
+from geodp.manifolds.manifold import Manifold
 
 #: A record further off its manifold than this, relative to its size, is replaced by its projection.
 _TIDY = 16.0 * EPSILON
@@ -45,7 +45,7 @@ class Ball:
     def __init__(self, manifold: Manifold, center: ArrayLike, radius: float) -> None:
         if not isinstance(manifold, Manifold):
             raise TypeError(f"the manifold of a Ball must be a Manifold but is {manifold!r}")
-        point = manifold._points(center, "the center").astype(np.float64)
+        point = manifold.read_points(center, "the center").astype(np.float64)
         if point.shape != manifold.point_shape:
             raise ValueError(f"the center has shape {point.shape}, but one point of {manifold} has shape {manifold.point_shape}")
         projected = manifold.raw_project(point)

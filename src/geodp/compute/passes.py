@@ -15,11 +15,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from geodp.ball import Ball
+from geodp.inputs import EPSILON, Array
 from geodp.manifolds import SPD, Sphere
-from geodp.manifolds._functions import Array, angle_over_sine, conjugate, spectral, symmetric, transpose, two_sum
-from geodp.manifolds._small_eigen import eigh, eigvalsh
-from geodp.manifolds.manifold import EPSILON, TOLERANCE, Manifold
+from geodp.manifolds.ball import Ball
+from geodp.manifolds.functions import angle_over_sine, conjugate, spectral, symmetric, transpose, two_sum
+from geodp.manifolds.manifold import TOLERANCE, Manifold
+from geodp.manifolds.small_eigen import eigh, eigvalsh
 from geodp.manifolds.spd import cholesky, vector_from_symmetric
 
 #: Fewer numbers than this are not worth loading compiled code for.
@@ -197,11 +198,11 @@ class SPD2(_SPDEvaluator):
     """2x2 matrices, compiled; Newton's step: the space is a hyperbolic plane times a line."""
 
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
-        from geodp import _kernels
+        from geodp.compute import kernels
 
         blocks = _rows(records, 7)
-        reach = _kernels.spd2(records, weights, self.inverse(p), Pass.BLOCK, blocks)
-        if reach == _kernels.UNSURE:
+        reach = kernels.spd2(records, weights, self.inverse(p), Pass.BLOCK, blocks)
+        if reach == kernels.UNSURE:
             return None
         a, d, b = blocks[:, 0], blocks[:, 1], blocks[:, 2]
         logs = np.stack([a + d, math.sqrt(2.0) * b, a - d], axis=-1)
@@ -229,11 +230,11 @@ class SPD3(_ScaledSPD):
     """3x3 matrices, compiled."""
 
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
-        from geodp import _kernels
+        from geodp.compute import kernels
 
         blocks = _rows(records, 8)
-        reach = _kernels.spd3(records, weights, self.inverse(p), Pass.BLOCK, blocks)
-        if reach == _kernels.UNSURE:
+        reach = kernels.spd3(records, weights, self.inverse(p), Pass.BLOCK, blocks)
+        if reach == kernels.UNSURE:
             return None
         root = math.sqrt(2.0)
         logs = blocks[:, [0, 1, 3, 2, 4, 5]] * [1.0, root, root, 1.0, root, 1.0]
@@ -273,12 +274,12 @@ class SPDCompiled(SPDLarge):
     """The same, compiled, without eigen-decompositions: those for the Hessian are made for a few records of each chunk."""
 
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
-        from geodp import _kernels, _spd_kernel
+        from geodp.compute import kernels, spd_kernel
 
         k = len(p)
         blocks = _rows(records, k * (k + 1) // 2 + 1)
-        reach = _spd_kernel.spd(records, weights, self.inverse(p), _spd_kernel.quadrature(), Pass.BLOCK, blocks)
-        if reach == _kernels.UNSURE:
+        reach = spd_kernel.spd(records, weights, self.inverse(p), spd_kernel.quadrature(), Pass.BLOCK, blocks)
+        if reach == kernels.UNSURE:
             return None
         few = slice(None, None, -(-len(records) // _FEW))
         values: Array = eigvalsh(self.whitened(p, records[few]))
@@ -305,10 +306,10 @@ class Sphere2(FastEvaluator):
     """The unit sphere in space, compiled, with Newton's step."""
 
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
-        from geodp import _kernels
+        from geodp.compute import kernels
 
         blocks = _rows(records, 11)
-        lowest = _kernels.sphere2(records, weights, p / np.linalg.vector_norm(p), Pass.BLOCK, blocks)
+        lowest = kernels.sphere2(records, weights, p / np.linalg.vector_norm(p), Pass.BLOCK, blocks)
         reach = _angle_at_most(lowest, 3)
         if not reach <= _FAR:
             return None
@@ -362,12 +363,12 @@ class SphereLarge(SphereAny):
     """The same, compiled: every record is read once."""
 
     def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
-        from geodp import _kernels
+        from geodp.compute import kernels
 
         size = self.sphere.d + 1
         blocks = _rows(records, size + 2)
-        lowest = _kernels.sphere(records, weights, p / np.linalg.vector_norm(p), self.sphere.radius, Pass.BLOCK, blocks)
-        if lowest == _kernels.UNSURE:
+        lowest = kernels.sphere(records, weights, p / np.linalg.vector_norm(p), self.sphere.radius, Pass.BLOCK, blocks)
+        if lowest == kernels.UNSURE:
             return None
         return self.result(p, blocks[:, :size], blocks[:, size, None], float(blocks[:, size + 1].sum()), lowest, weights)
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from flint import acb_mat, arb, arb_mat, ctx, fmpq, fmpq_mat
 
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 
 
 class Undecided(Exception):

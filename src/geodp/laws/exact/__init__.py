@@ -10,12 +10,12 @@ post-processing, with no term for floating point.
 
 **Proof.** *The ideal algorithm* is rejection sampling over real numbers. A trial draws independent uniform numbers,
 each the binary fraction of an infinite string of fair bits; from them a radius ``s`` with density proportional to
-``g(s) s^(d-1) G(s)`` (:mod:`~geodp.noise.exact.radius`), a direction uniform on the unit sphere of an orthonormal
+``g(s) s^(d-1) G(s)`` (:mod:`~geodp.laws.exact.radius`), a direction uniform on the unit sphere of an orthonormal
 frame (a normalised vector of Box and Muller's normal variables), and ``v``, the one times the other; it accepts
 with probability ``J(v)/G(s)``, at most 1 by Jensen's inequality, and never beyond the tangent cut locus. Accepted
 ``v`` have density proportional to ``g(|v|) J(v)`` there, ``J`` being the density of Riemannian volume, so
 ``exp(v)`` has the law at the base point, and its image under an isometry has the law at ``eta``
-(:mod:`~geodp.noise.exact.spaces`).
+(:mod:`~geodp.laws.exact.spaces`).
 
 *The program* evaluates the same formulas in balls. Every ball contains the true real number, for it is built from
 the interval that the bits revealed so far confine each uniform number to, by operations that enclose their results.
@@ -54,12 +54,12 @@ import numpy as np
 from flint import arb, ctx
 from numpy.typing import ArrayLike
 
+from geodp.arithmetic.entropy import Entropy, NotPrivate, OperatingSystem, Tape
+from geodp.arithmetic.intervals import Undecided, less, nearest, norm, working_precision
+from geodp.inputs import Array
+from geodp.laws.exact.radius import Family, RadialLaw, roof, touching_points
+from geodp.laws.exact.spaces import Space, space_of
 from geodp.manifolds import Hyperbolic, Manifold, Product
-from geodp.manifolds._functions import Array
-from geodp.noise.exact.balls import Undecided, less, nearest, norm, working_precision
-from geodp.noise.exact.entropy import Entropy, NotPrivate, OperatingSystem, Tape
-from geodp.noise.exact.radius import Family, RadialLaw, roof, touching_points
-from geodp.noise.exact.spaces import Space, space_of
 
 __all__ = ["Entropy", "ExactDraw", "NotPrivate", "OperatingSystem", "default_grid_exponent", "sample", "starting_precision"]
 

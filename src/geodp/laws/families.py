@@ -11,12 +11,11 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from geodp.inputs import Array, real_number
+from geodp.laws.comparison import Comparison, is_isotropic, log_envelope
+from geodp.laws.radial import LogConcave, Piecewise
+from geodp.laws.volume import MeanVolume, mean_volume
 from geodp.manifolds import Manifold
-from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import real_number
-from geodp.noise.comparison import Comparison, is_isotropic, log_envelope
-from geodp.noise.radial import LogConcave, Piecewise
-from geodp.noise.volume import MeanVolume, mean_volume
 
 #: The radius is followed to where the envelope's density has fallen by ``exp(-_TAIL)``.
 _TAIL = 60.0
@@ -38,7 +37,7 @@ _LEAST_ACCEPTANCE = 1e-10
 class Law(ABC):
     """A law whose density at ``x`` depends on ``dist(center, x)`` alone, the same for every centre.
 
-    Draws are exact (:mod:`geodp.noise.comparison`). What is computed about the law, its normaliser and the
+    Draws are exact (:mod:`geodp.laws.comparison`). What is computed about the law, its normaliser and the
     distribution of the radius, comes from one-dimensional quadrature whose error :attr:`log_normalizer_error` states.
     """
 
@@ -69,10 +68,10 @@ class Law(ABC):
         """Independent draws around one point, as an array of shape ``size + point_shape``.
 
         The law is exact; the arithmetic is float64, whose rounding depends on the centre. Made for simulation: a private
-        release needs :mod:`geodp.noise.exact`.
+        release needs :mod:`geodp.laws.exact`.
         """
         shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
-        point = self.manifold._points(center, "center")
+        point = self.manifold.read_points(center, "center")
         if point.shape != self.manifold.point_shape:
             raise ValueError(f"center must be one point of shape {self.manifold.point_shape} but has shape {point.shape}")
         with np.errstate(over="ignore", invalid="ignore"):
@@ -99,7 +98,7 @@ class Law(ABC):
         """An estimate of the absolute error of :attr:`log_normalizer`.
 
         Rounding and quadrature along the radius, plus the error of the mean volume density: 0 for isotropic manifolds,
-        the difference of two quadrature rules or a standard error for the others (:func:`~geodp.noise.volume.mean_volume`).
+        the difference of two quadrature rules or a standard error for the others (:func:`~geodp.laws.volume.mean_volume`).
         """
         rounding = 1e-15 * (abs(self._envelope.peak) + self.manifold.dim)
         return rounding + self._profile.error / self._profile.integral() + self._volume_error

@@ -14,11 +14,12 @@ from typing import final
 import numpy as np
 from numpy.polynomial import legendre
 
+from geodp.inputs import Array
+from geodp.laws.comparison import is_isotropic, log_envelope
+from geodp.laws.radial import Function, Piecewise, log_power
 from geodp.manifolds import SPD, Grassmann, Manifold, Product, Rotations
-from geodp.manifolds._functions import Array, log_sinc, log_sinhc
-from geodp.manifolds._small_eigen import eigvalsh
-from geodp.noise.comparison import is_isotropic, log_envelope
-from geodp.noise.radial import Function, Piecewise, log_power
+from geodp.manifolds.functions import log_sinc, log_sinhc
+from geodp.manifolds.small_eigen import eigvalsh
 
 #: Numbers held at once by one batch of quadrature nodes.
 _BATCH = 1 << 21

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal, get_args
 
-from geodp.ball import Ball, checked_ball
-from geodp.manifolds.manifold import EPSILON, whole_number
+from geodp.inputs import EPSILON, whole_number
+from geodp.manifolds.ball import Ball, checked_ball
 
 Bound = Literal["sharp", "reimherr2021"]
 

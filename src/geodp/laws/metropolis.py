@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from geodp.inputs import Array
+from geodp.laws.families import Law
 from geodp.manifolds import SPD
-from geodp.manifolds._functions import Array
-from geodp.noise.laws import Law
 
 
 def metropolis(
@@ -36,13 +36,13 @@ def metropolis(
     are accepted, which is next to the centre, it stays too short a time.
 
     >>> from geodp.manifolds import Sphere
-    >>> from geodp.noise import Laplace
+    >>> from geodp.laws import Laplace
     >>> metropolis(Laplace(Sphere(2), 0.1), [0.0, 0.0, 1.0], 4, np.random.default_rng(0), steps=10).shape
     (4, 3)
     """
     manifold = law.manifold
     size = law.sigma if step is None else step
-    start = manifold._points(center, "center")
+    start = manifold.read_points(center, "center")
     state = np.broadcast_to(start, (chains, *manifold.point_shape)).copy()
     log_density = law.log_kernel(np.zeros(chains))
     left = np.full(chains, steps)
@@ -90,4 +90,4 @@ def eigenvalue_chain(
         state[accept], current[accept] = proposal[accept], proposed[accept]
     vectors = np.linalg.qr(rng.standard_normal((chains, k, k)))[0]
     noise = (vectors * np.exp(state)[:, None, :]) @ np.swapaxes(vectors, -1, -2)
-    return manifold.raw_move_origin(manifold._points(center, "center"), noise)
+    return manifold.raw_move_origin(manifold.read_points(center, "center"), noise)

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
-from geodp._passes import Evaluator, Pass, best_evaluator
-from geodp.ball import Ball, checked_ball
+from geodp.compute.passes import Evaluator, Pass, best_evaluator
 from geodp.files import FileError
-from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import Manifold, refuse_mask
+from geodp.inputs import Array, refuse_mask
+from geodp.manifolds.ball import Ball, checked_ball
+from geodp.manifolds.manifold import Manifold
 
 #: Bytes of records read at a time by each core: fewer if there are not enough records to go round.
 _CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
@@ -87,7 +87,7 @@ def open_records(x: Any, ball: Ball, weights: ArrayLike | None) -> Records:
     checked_ball(ball)
     checked = None if weights is None else _checked_weights(weights)
     if is_dask(x):
-        from geodp._dask import DaskRecords
+        from geodp.records.dask_arrays import DaskRecords
 
         return DaskRecords(x, ball, checked)
     return ChunkedRecords(x, ball, checked)
@@ -96,7 +96,7 @@ def open_records(x: Any, ball: Ball, weights: ArrayLike | None) -> Records:
 def count_records(x: Any, manifold: Manifold) -> int:
     """How many records ``x`` holds, without looking at their values."""
     if is_dask(x):
-        from geodp._dask import count_rows
+        from geodp.records.dask_arrays import count_rows
 
         return count_rows(x, manifold)
     if isinstance(x, np.ndarray):

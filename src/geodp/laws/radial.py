@@ -12,7 +12,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import ArrayLike, NDArray
 
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 
 Function = Callable[[Array], Array]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 
 #: Records a chunk: the columns of a chunk stay in the second-level cache.
 _CHUNK = 4096

@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp._kernels import MOST_SPREAD, TIDY, UNSURE, compiled
-from geodp.manifolds._functions import Array
+from geodp.compute.kernels import MOST_SPREAD, TIDY, UNSURE, compiled
+from geodp.inputs import Array
 
 #: Matrices handled at once: enough to fill vector registers, few enough to stay in the cache.
 LANES = 32

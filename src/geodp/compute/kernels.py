@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from geodp.manifolds._functions import Array
+from geodp.inputs import Array
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -39,8 +39,8 @@ from geodp.files.arrays import ArrayTable, load_array
 from geodp.files.asked import Asked
 from geodp.files.parquet import ParquetTable, arrow_for, parquet_file
 from geodp.files.table import Table
+from geodp.inputs import Array
 from geodp.manifolds import Manifold
-from geodp.manifolds._functions import Array
 
 try:
     import dask.array as da

@@ -42,7 +42,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from geodp.manifolds.manifold import real_number
+from geodp.inputs import real_number
 
 #: Digits an epsilon may have after the point, and the largest epsilon.
 _PLACES, _LARGEST = 30, Decimal(10**9)
@@ -358,7 +358,7 @@ class Ledger:
     >>> ledger.charge("scanner-study", 0.5, what="mean tensor, patients")
     Traceback (most recent call last):
         ...
-    geodp.ledger.BudgetExhausted: the data set 'scanner-study' has 0.3 of 1 left, 0.5 was asked for: ask for at most 0.3
+    geodp.privacy.ledger.BudgetExhausted: the data set 'scanner-study' has 0.3 of 1 left, 0.5 was asked for: ask for at most 0.3
     >>> folder.cleanup()
     """
 

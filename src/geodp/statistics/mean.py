@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geodp._passes import Pass
-from geodp._records import Records, open_records
-from geodp.ball import Ball
-from geodp.manifolds._functions import Array
-from geodp.manifolds.manifold import EPSILON
+from geodp.compute.passes import Pass
+from geodp.inputs import EPSILON, Array
+from geodp.manifolds.ball import Ball
+from geodp.records.chunks import Records, open_records
 
 #: Secant pairs the solver remembers.
 _MEMORY = 6

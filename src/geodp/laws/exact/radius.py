@@ -23,8 +23,8 @@ from typing import Literal, NamedTuple, final
 
 from flint import arb
 
-from geodp.noise.exact.balls import Undecided, ball, less, square_root
-from geodp.noise.exact.entropy import Tape
+from geodp.arithmetic.entropy import Tape
+from geodp.arithmetic.intervals import Undecided, ball, less, square_root
 
 Family = Literal["laplace", "gaussian"]
 

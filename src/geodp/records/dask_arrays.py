@@ -20,11 +20,11 @@ import numpy as np
 from dask.base import get_scheduler
 from numpy.typing import NDArray
 
-from geodp._passes import Pass, best_evaluator
-from geodp._records import Records, Report, check_shape, failed, only_the_kind, pass_over_block
-from geodp.ball import Ball
-from geodp.manifolds._functions import Array
+from geodp.compute.passes import Pass, best_evaluator
+from geodp.inputs import Array
+from geodp.manifolds.ball import Ball
 from geodp.manifolds.manifold import Manifold
+from geodp.records.chunks import Records, Report, check_shape, failed, only_the_kind, pass_over_block
 
 #: Passes added up by one task.
 _FAN_IN = 16

@@ -24,20 +24,7 @@ from typing import NamedTuple, final
 import numpy as np
 from flint import acb, arb, arb_mat, fmpq, fmpq_mat
 
-from geodp.manifolds import (
-    SPD,
-    Euclidean,
-    Grassmann,
-    Hyperbolic,
-    Manifold,
-    PlanarShapes,
-    Product,
-    Rotations,
-    SPDLogEuclidean,
-    Sphere,
-)
-from geodp.manifolds._functions import Array
-from geodp.noise.exact.balls import (
+from geodp.arithmetic.intervals import (
     Undecided,
     ball,
     cholesky,
@@ -51,7 +38,20 @@ from geodp.noise.exact.balls import (
     reflect,
     symmetric_ball,
 )
-from geodp.noise.exact.radius import Envelope, Factor
+from geodp.inputs import Array
+from geodp.laws.exact.radius import Envelope, Factor
+from geodp.manifolds import (
+    SPD,
+    Euclidean,
+    Grassmann,
+    Hyperbolic,
+    Manifold,
+    PlanarShapes,
+    Product,
+    Rotations,
+    SPDLogEuclidean,
+    Sphere,
+)
 
 
 class Constants(NamedTuple):

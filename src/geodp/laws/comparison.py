@@ -15,9 +15,10 @@ from typing import final
 
 import numpy as np
 
+from geodp.inputs import Array
+from geodp.laws.radial import Function, LogConcave, log_power
 from geodp.manifolds import Manifold, PlanarShapes, Product
-from geodp.manifolds._functions import Array, log_sinc
-from geodp.noise.radial import Function, LogConcave, log_power
+from geodp.manifolds.functions import log_sinc
 
 #: Numbers held at once by one batch of trials.
 _BATCH = 1 << 21

@@ -1,0 +1,487 @@
+r"""What a release costs: its whole privacy curve, and the noise that a given amount of privacy affords.
+
+A :class:`Cost` bounds everything anyone can learn about whether one data set or a neighbour of it was used. Every number is on
+the safe side: what bounds a loss is rounded up. :func:`compose` adds costs, :func:`affordable` goes the other way, from an amount
+of privacy to the largest parameter of a family of costs.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any, ClassVar, final
+
+from flint import arb
+from scipy.optimize import brentq
+
+from geodp.inputs import real_number
+from geodp.privacy.curves import (
+    LaplaceCurve,
+    concentrated_delta,
+    gaussian_delta,
+    minimum,
+    pure_delta,
+    upper_float,
+)
+from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
+
+#: Searches end this close, relatively, to the best parameter, on the side where the claim holds.
+_CLOSE = 1e-11
+
+
+class Cost(ABC):
+    """The privacy that one release, or several together, spend."""
+
+    #: The name by which receipts and ledgers keep it.
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> float:
+        """Pure epsilon; infinite if there is none."""
+
+    @property
+    @abstractmethod
+    def rho(self) -> float:
+        """Zero-concentrated privacy; infinite if there is none."""
+
+    @property
+    @abstractmethod
+    def mu(self) -> float:
+        """Gaussian privacy; infinite if none is known."""
+
+    @abstractmethod
+    def delta_enclosure(self, epsilon: float) -> arb:
+        """An enclosure of a bound on ``delta`` at ``epsilon >= 0``."""
+
+    @final
+    def delta_at(self, epsilon: float) -> float:
+        """The ``delta`` that makes ``(epsilon, delta)`` true of this cost.
+
+        >>> round(GaussianCost(1.0).delta_at(1.0), 6)
+        0.126937
+        """
+        epsilon = real_number(epsilon, "epsilon")
+        if not 0.0 <= epsilon < math.inf:
+            raise ValueError(f"epsilon must be at least 0 and finite but is {epsilon}")
+        found = self.delta_enclosure(epsilon)
+        return 0.0 if found == 0 else min(max(upper_float(found), 0.0), 1.0)
+
+    @final
+    def epsilon_at(self, delta: float) -> float:
+        """The ``epsilon`` that makes ``(epsilon, delta)`` true of this cost.
+
+        >>> round(GaussianCost(1.0).epsilon_at(1e-6), 4), LaplaceCost(1.0, 2).epsilon_at(1e-6) < 1.0
+        (4.8866, True)
+        """
+        delta = ApproximateDP(1.0, real_number(delta, "delta")).delta
+        if self.delta_at(0.0) <= delta:
+            return 0.0
+        most = 1.0
+        while self.delta_at(most) > delta:
+            most *= 2.0
+
+        def excess(epsilon: float) -> float:
+            return math.log(max(self.delta_at(epsilon), 1e-320) / delta)
+
+        epsilon = brentq(excess, 0.0, most, xtol=1e-300, rtol=1e-11, maxiter=200)
+        step = _CLOSE
+        while self.delta_at(epsilon) > delta:  # from the claim's safe side
+            epsilon, step = epsilon * (1.0 + step), 2.0 * step
+        return min(epsilon, self.epsilon)
+
+    @property
+    @final
+    def advantage(self) -> float:
+        """How much better than guessing anyone can tell which of two neighbouring data sets was used: ``delta`` at 0."""
+        return self.delta_at(0.0)
+
+    @final
+    def tradeoff(self, alpha: float) -> float:
+        """The least chance of missing the truth for whoever accuses the innocent with chance ``alpha``.
+
+        ``sup 1 - delta(e) - exp(e) alpha`` over the curve, which for ``e < 0`` follows from the two data sets changing places:
+        ``delta(-e) = 1 - exp(-e) (1 - delta(e))``. Any ``e`` gives a true bound.
+
+        >>> round(GaussianCost(1.0).tradeoff(0.05), 4)
+        0.7405
+        """
+        alpha = real_number(alpha, "alpha")
+        if not 0.0 <= alpha <= 1.0:
+            raise ValueError(f"alpha must be between 0 and 1 but is {alpha}")
+
+        def miss(e: float) -> float:
+            delta = self.delta_at(abs(e))
+            return 1.0 - delta - math.exp(e) * alpha if e >= 0.0 else math.exp(e) * (1.0 - delta - alpha)
+
+        # miss is concave in exp(e), so it has one peak; beyond these ends it is not positive, or the curve is known to end
+        far = min(self.epsilon, 40.0)
+        best = minimum(lambda e: -miss(e), -far, far, steps=50)
+        return max(0.0, miss(best), miss(-far), miss(far))
+
+    @final
+    def meets(self, privacy: Privacy) -> bool:
+        """Whether an amount of privacy is kept."""
+        match privacy:
+            case PureDP():
+                return self.epsilon <= privacy.epsilon
+            case ApproximateDP():
+                return self.delta_at(privacy.epsilon) <= privacy.delta
+            case ZeroConcentratedDP():
+                return self.rho <= privacy.rho
+            case GaussianDP():
+                return self.mu <= privacy.mu
+        raise TypeError(f"{privacy!r} is no notion of privacy")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its kind and its parameters, for receipts and ledgers."""
+        return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]  # every cost is a dataclass
+
+    def __str__(self) -> str:
+        named = {"epsilon": self.epsilon, "rho": self.rho, "mu": self.mu}
+        return ", ".join(f"{name} {value:.4g}" for name, value in named.items() if math.isfinite(value))
+
+
+@final
+@dataclass(frozen=True)
+class PureCost(Cost):
+    """Nothing is known but ``epsilon``: the curve is that of randomised response, which reveals most.
+
+    *Gaussian privacy.* The trade-off function of randomised response is made of two lines that meet where both errors are
+    ``1/(1 + exp(epsilon))``. That of ``N(0, 1)`` against ``N(mu, 1)`` is convex, ends where they end, and passes through that
+    point for ``Phi(-mu/2) = 1/(1 + exp(epsilon))``: so it lies below.
+
+    >>> cost = PureCost(1.0)
+    >>> round(cost.advantage, 4), round(cost.rho, 4), round(cost.mu, 4)
+    (0.4621, 0.4621, 1.232)
+    """
+
+    bound: float
+    kind: ClassVar[str] = "pure"
+
+    @property
+    def epsilon(self) -> float:
+        return self.bound
+
+    @property
+    def rho(self) -> float:
+        return _up(self.bound * math.tanh(0.5 * self.bound))
+
+    @property
+    def mu(self) -> float:
+        return _up(-2.0 * NormalDist().inv_cdf(1.0 / (1.0 + math.exp(self.bound)))) if self.bound < 36.0 else math.inf
+
+    def delta_enclosure(self, epsilon: float) -> arb:
+        return pure_delta(self.bound, epsilon)
+
+
+@final
+@dataclass(frozen=True)
+class LaplaceCost(Cost):
+    """Laplace noise in ``R^dim`` whose centres are at most ``ratio`` scales apart (:mod:`geodp.privacy.curves`).
+
+    >>> [round(LaplaceCost(1.0, dim).advantage, 3) for dim in (1, 2, 3, 6)]
+    [0.393, 0.296, 0.242, 0.168]
+    """
+
+    ratio: float
+    dim: int
+    kind: ClassVar[str] = "laplace"
+
+    @property
+    def epsilon(self) -> float:
+        return self.ratio
+
+    @property
+    def rho(self) -> float:
+        return upper_float(LaplaceCurve(self.ratio, self.dim).mean_loss())
+
+    @property
+    def mu(self) -> float:
+        return PureCost(self.ratio).mu
+
+    def delta_enclosure(self, epsilon: float) -> arb:
+        return _laplace_delta(self.ratio, self.dim, epsilon)
+
+
+@lru_cache(maxsize=1024)
+def _laplace_delta(ratio: float, dim: int, epsilon: float) -> arb:
+    return LaplaceCurve(ratio, dim).delta(epsilon)
+
+
+@final
+@dataclass(frozen=True)
+class GaussianCost(Cost):
+    """Gaussian noise in ``R^d`` whose centres are at most ``shift`` standard deviations apart; the dimension does not matter."""
+
+    shift: float
+    kind: ClassVar[str] = "gaussian"
+
+    @property
+    def epsilon(self) -> float:
+        return math.inf
+
+    @property
+    def rho(self) -> float:
+        return _float_above(Fraction(self.shift) ** 2 / 2)
+
+    @property
+    def mu(self) -> float:
+        return self.shift
+
+    def delta_enclosure(self, epsilon: float) -> arb:
+        return gaussian_delta(self.shift, epsilon)
+
+
+@final
+@dataclass(frozen=True)
+class ConcentratedCost(Cost):
+    """Nothing is known but ``rho``."""
+
+    bound: float
+    kind: ClassVar[str] = "concentrated"
+
+    @property
+    def epsilon(self) -> float:
+        return math.inf
+
+    @property
+    def rho(self) -> float:
+        return self.bound
+
+    @property
+    def mu(self) -> float:
+        return math.inf
+
+    def delta_enclosure(self, epsilon: float) -> arb:
+        return concentrated_delta(self.bound, epsilon)
+
+
+@final
+@dataclass(frozen=True)
+class ApproximateCost(Cost):
+    """Nothing is known but one ``(limit, slack)``: ``epsilon`` and ``delta`` of somebody else's mechanism.
+
+    The worst such mechanism reveals everything with chance ``delta`` and is randomised response otherwise.
+    """
+
+    limit: float
+    slack: float
+    kind: ClassVar[str] = "approximate"
+
+    @property
+    def epsilon(self) -> float:
+        return math.inf
+
+    @property
+    def rho(self) -> float:
+        return math.inf
+
+    @property
+    def mu(self) -> float:
+        return math.inf
+
+    def delta_enclosure(self, epsilon: float) -> arb:
+        return arb(self.slack) + (1 - arb(self.slack)) * pure_delta(self.limit, epsilon)
+
+
+@final
+@dataclass(frozen=True)
+class SumCost(Cost):
+    """Several costs together, also if each was chosen after seeing what the earlier ones released.
+
+    Pure epsilons add up, and so do rhos (Rogers et al. 2016; Feldman and Zrnic 2021). The curve is the lower of the two bounds
+    that follow from these sums.
+
+    >>> total = compose([LaplaceCost(0.5, 6)] * 4)
+    >>> total.epsilon, round(total.rho, 4), round(total.epsilon_at(1e-6), 3)
+    (2.0, 0.0832, 1.938)
+    """
+
+    parts: tuple[Cost, ...]
+    kind: ClassVar[str] = "sum"
+
+    @property
+    def epsilon(self) -> float:
+        return _sum_above(part.epsilon for part in self.parts)
+
+    @property
+    def rho(self) -> float:
+        return _sum_above(part.rho for part in self.parts)
+
+    @property
+    def mu(self) -> float:
+        return math.inf
+
+    def delta_enclosure(self, epsilon: float) -> arb:
+        bounds = [arb(1)]
+        if math.isfinite(self.epsilon):
+            bounds.append(pure_delta(self.epsilon, epsilon))
+        if math.isfinite(self.rho):
+            bounds.append(concentrated_delta(self.rho, epsilon))
+        return min(bounds, key=upper_float)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
+
+
+_KINDS: dict[str, type[Cost]] = {
+    cost.kind: cost for cost in (PureCost, LaplaceCost, GaussianCost, ConcentratedCost, ApproximateCost)
+}
+
+
+#: What each kind with one number to choose calls it.
+_PARAMETERS = {"pure": "bound", "laplace": "ratio", "gaussian": "shift", "concentrated": "bound"}
+
+
+def cost_from_dict(stored: dict[str, Any]) -> Cost:
+    """The cost that :meth:`Cost.to_dict` described.
+
+    >>> cost_from_dict(LaplaceCost(1.0, 3).to_dict())
+    LaplaceCost(ratio=1.0, dim=3)
+    """
+    parameters = dict(stored)
+    kind = parameters.pop("kind")
+    if kind == SumCost.kind:
+        return SumCost(tuple(cost_from_dict(part) for part in parameters["parts"]))
+    return _KINDS[kind](**parameters)
+
+
+def compose(costs: Iterable[Cost]) -> Cost:
+    """All of them together; one alone keeps its own curve."""
+    parts = tuple(costs)
+    return parts[0] if len(parts) == 1 else SumCost(parts)
+
+
+def cost_of(privacy: Privacy) -> Cost:
+    """The cost of a mechanism of which nothing is known but the privacy that it claims."""
+    match privacy:
+        case PureDP():
+            return PureCost(privacy.epsilon)
+        case ApproximateDP():
+            return ApproximateCost(privacy.epsilon, privacy.delta)
+        case ZeroConcentratedDP():
+            return ConcentratedCost(privacy.rho)
+        case GaussianDP():
+            return GaussianCost(privacy.mu)
+    raise TypeError(f"{privacy!r} is no notion of privacy")
+
+
+# ---------------------------------------------------------------------- from privacy to noise
+
+
+def laplace_ratio(privacy: Privacy, dim: int) -> float | None:
+    """The largest ratio of sensitivity to scale at which Laplace noise in ``R^dim`` keeps the privacy; None if none is known.
+
+    >>> [round(laplace_ratio(ApproximateDP(1.0, 1e-6), dim), 3) for dim in (2, 21, 78)]
+    [1.0, 1.314, 2.205]
+    """
+    return None if isinstance(privacy, GaussianDP) else _affordable(LaplaceCost.kind, privacy, dim)
+
+
+def gaussian_shift(privacy: Privacy) -> float | None:
+    """The largest ratio of sensitivity to standard deviation at which Gaussian noise keeps the privacy; None for pure privacy.
+
+    >>> round(gaussian_shift(ApproximateDP(1.0, 1e-6)), 4), round(gaussian_shift(ZeroConcentratedDP(0.5)), 4)
+    (0.2367, 1.0)
+    """
+    return None if isinstance(privacy, PureDP) else _affordable(GaussianCost.kind, privacy)
+
+
+def pure_epsilon(privacy: Privacy) -> float:
+    """The largest pure epsilon that implies the privacy.
+
+    >>> pure_epsilon(PureDP(1.0)), round(pure_epsilon(ZeroConcentratedDP(0.5)), 4)
+    (1.0, 1.0436)
+    """
+    return _affordable(PureCost.kind, privacy)
+
+
+def concentrated_rho(privacy: Privacy) -> float | None:
+    """The largest rho that implies the privacy; None if none does.
+
+    >>> round(concentrated_rho(ApproximateDP(1.0, 1e-6)), 5)
+    0.02436
+    """
+    return _affordable(ConcentratedCost.kind, privacy) if isinstance(privacy, ApproximateDP | ZeroConcentratedDP) else None
+
+
+@lru_cache(maxsize=1024)
+def _affordable(kind: str, privacy: Privacy, dim: int | None = None) -> float:
+    """The largest parameter of a kind of cost that meets the privacy: searched for, then checked by enclosures."""
+
+    def cost(parameter: float) -> Cost:
+        return cost_from_dict({"kind": kind, _PARAMETERS[kind]: parameter} | ({} if dim is None else {"dim": dim}))
+
+    def excess(parameter: float) -> float:
+        """The logarithm of what is spent over what may be; cut off far below zero."""
+        match privacy:
+            case PureDP():
+                return math.log(cost(parameter).epsilon / privacy.epsilon)
+            case ApproximateDP():
+                return max(math.log(max(cost(parameter).delta_at(privacy.epsilon), 1e-320) / privacy.delta), -50.0)
+            case ZeroConcentratedDP():
+                return math.log(max(cost(parameter).rho, 1e-320) / privacy.rho)
+        return math.log(cost(parameter).mu / privacy.size)
+
+    return _largest(lambda parameter: cost(parameter).meets(privacy), excess, _guess(kind, privacy, dim))
+
+
+def _guess(kind: str, privacy: Privacy, dim: int | None) -> float:
+    """Where to start: in many dimensions Laplace noise is all but Gaussian with ``ratio^2 / dim`` for the variance."""
+    match privacy:
+        case PureDP():
+            return privacy.epsilon
+        case ApproximateDP() if kind == LaplaceCost.kind and dim is not None:
+            flat = _affordable(GaussianCost.kind, privacy) * math.sqrt(dim)
+            return max(flat, privacy.epsilon * (1.0 + 1e-9))
+        case ApproximateDP():
+            # delta falls like exp(-(epsilon/mu)^2 / 2)
+            mu = privacy.epsilon / math.sqrt(2.0 * math.log(2.0 / privacy.delta) + privacy.epsilon)
+            return {GaussianCost.kind: mu, ConcentratedCost.kind: 0.5 * mu**2}.get(kind, privacy.epsilon)
+        case ZeroConcentratedDP():
+            scale = 2.0 * privacy.rho * (dim or 1)
+            return {ConcentratedCost.kind: privacy.rho}.get(kind, math.sqrt(scale))
+    return privacy.size
+
+
+def _largest(kept: Callable[[float], bool], excess: Callable[[float], float], guess: float) -> float:
+    """The largest parameter that is ``kept``, up to :data:`_CLOSE`; ``excess`` increases and is positive where it is not."""
+    if kept(guess) and not kept(guess * (1.0 + _CLOSE)):
+        return guess
+    low = high = guess
+    step = 0.01
+    if excess(guess) > 0.0:
+        while excess(low) > 0.0:
+            high, low, step = low, low / (1.0 + step), 4.0 * step
+    else:
+        while excess(high) <= 0.0:
+            low, high, step = high, high * (1.0 + step), 4.0 * step
+    found = brentq(excess, low, high, xtol=1e-300, rtol=0.1 * _CLOSE)
+    step = _CLOSE
+    while not kept(found):
+        found, step = found * (1.0 - step), 2.0 * step
+    return float(found)
+
+
+# ---------------------------------------------------------------------- rounding up
+
+
+def _up(value: float) -> float:
+    """Above what a few roundings may have taken away."""
+    return value * (1.0 + 1e-14)
+
+
+def _float_above(value: Fraction) -> float:
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
+def _sum_above(values: Iterable[float]) -> float:
+    listed = list(values)
+    return _float_above(sum(map(Fraction, listed), Fraction(0))) if all(map(math.isfinite, listed)) else math.inf

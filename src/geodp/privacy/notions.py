@@ -1,0 +1,147 @@
+"""Four notions of privacy, and one way to ask for any of them.
+
+A mechanism is private if its output distributions ``P`` and ``Q`` on neighbouring data sets are close. How close:
+
+=============================  ======================  ==================================================================
+:class:`PureDP`                ``epsilon``             ``P(A) <= exp(epsilon) Q(A)`` for every event ``A``
+:class:`ApproximateDP`         ``epsilon``, ``delta``  ``P(A) <= exp(epsilon) Q(A) + delta``
+:class:`ZeroConcentratedDP`    ``rho``                 the Rényi divergence of every order ``a > 1`` is at most ``a rho``
+:class:`GaussianDP`            ``mu``                  telling ``P`` from ``Q`` is no easier than ``N(0, 1)`` from ``N(mu, 1)``
+=============================  ======================  ==================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, final
+
+from geodp.inputs import real_number
+
+
+@dataclass(frozen=True)
+class Privacy(ABC):
+    """An amount of privacy in one of the four notions."""
+
+    #: The notion in words, for receipts.
+    words: ClassVar[str]
+
+    def parameters(self) -> dict[str, float]:
+        """Its numbers by name, as :func:`privacy_of` takes them."""
+        return asdict(self)
+
+    @property
+    @abstractmethod
+    def size(self) -> float:
+        """The number that grows with what is spent: epsilon, rho or mu."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} = {value:g}" for name, value in self.parameters().items())
+
+
+@final
+@dataclass(frozen=True)
+class PureDP(Privacy):
+    """``epsilon``-differential privacy.
+
+    >>> print(PureDP(1.0))
+    epsilon = 1
+    """
+
+    epsilon: float
+    words = "pure differential privacy"
+
+    def __post_init__(self) -> None:
+        _check_positive(self.epsilon, "epsilon")
+
+    @property
+    def size(self) -> float:
+        return self.epsilon
+
+
+@final
+@dataclass(frozen=True)
+class ApproximateDP(Privacy):
+    """``(epsilon, delta)``-differential privacy."""
+
+    epsilon: float
+    delta: float
+    words = "approximate differential privacy"
+
+    def __post_init__(self) -> None:
+        _check_positive(self.epsilon, "epsilon")
+        if not 0.0 < self.delta < 1.0:
+            remedy = ": for pure differential privacy leave it out" if self.delta == 0.0 else ""
+            raise ValueError(f"delta must be above 0 and below 1 but is {self.delta:g}{remedy}")
+
+    @property
+    def size(self) -> float:
+        return self.epsilon
+
+
+@final
+@dataclass(frozen=True)
+class ZeroConcentratedDP(Privacy):
+    """``rho``-zero-concentrated differential privacy (Bun and Steinke 2016)."""
+
+    rho: float
+    words = "zero-concentrated differential privacy"
+
+    def __post_init__(self) -> None:
+        _check_positive(self.rho, "rho")
+
+    @property
+    def size(self) -> float:
+        return self.rho
+
+
+@final
+@dataclass(frozen=True)
+class GaussianDP(Privacy):
+    """``mu``-Gaussian differential privacy (Dong, Roth and Su 2022)."""
+
+    mu: float
+    words = "Gaussian differential privacy"
+
+    def __post_init__(self) -> None:
+        _check_positive(self.mu, "mu")
+
+    @property
+    def size(self) -> float:
+        return self.mu
+
+
+def privacy_of(epsilon: Any = None, delta: Any = None, rho: Any = None, mu: Any = None) -> Privacy:
+    """The privacy that is asked for, in exactly one of four ways.
+
+    >>> privacy_of(epsilon=1.0, delta=1e-6)
+    ApproximateDP(epsilon=1.0, delta=1e-06)
+    >>> privacy_of(epsilon=1.0, rho=0.1)
+    Traceback (most recent call last):
+        ...
+    ValueError: give exactly one of epsilon, epsilon and delta, rho, or mu: given were epsilon and rho
+    """
+    values = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    given = {name: real_number(value, name) for name, value in values.items() if value is not None}
+    match list(given):
+        case ["epsilon"]:
+            return PureDP(**given)
+        case ["epsilon", "delta"]:
+            return ApproximateDP(**given)
+        case ["rho"]:
+            return ZeroConcentratedDP(**given)
+        case ["mu"]:
+            return GaussianDP(**given)
+        case ["delta"]:
+            raise ValueError("a delta goes with an epsilon: give both, or one of epsilon, rho, or mu")
+        case []:
+            raise ValueError("give the privacy to spend: exactly one of epsilon, epsilon and delta, rho, or mu")
+        case names:
+            listed = ", ".join(names[:-1]) + f" and {names[-1]}"
+            raise ValueError(f"give exactly one of epsilon, epsilon and delta, rho, or mu: given were {listed}")
+
+
+def _check_positive(value: float, name: str) -> None:
+    if not 0.0 < value < math.inf:
+        raise ValueError(f"{name} must be positive and finite but is {value}")

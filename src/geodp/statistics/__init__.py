@@ -1,0 +1,1 @@
+"""Summaries of records: deterministic, each with a bound on how far one record can move it."""
