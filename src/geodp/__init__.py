@@ -33,16 +33,19 @@ if TYPE_CHECKING:
     from geodp.laws.families import Gaussian, Laplace
     from geodp.planning import Plan, plan
     from geodp.privacy.ledger import Ledger
+    from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
     from geodp.records.dask_files import read_dask
-    from geodp.release import Release, private_mean
+    from geodp.release import Release, private_mean, private_summary
     from geodp.statistics.mean import MeanResult, frechet_mean
 
 __all__ = [
     "SPD",
+    "ApproximateDP",
     "AuditResult",
     "Ball",
     "Euclidean",
     "Gaussian",
+    "GaussianDP",
     "Grassmann",
     "Hyperbolic",
     "Laplace",
@@ -52,15 +55,18 @@ __all__ = [
     "Plan",
     "PlanarShapes",
     "Product",
+    "PureDP",
     "Release",
     "Rotations",
     "SPDLogEuclidean",
     "Sphere",
+    "ZeroConcentratedDP",
     "__version__",
     "audit",
     "frechet_mean",
     "plan",
     "private_mean",
+    "private_summary",
     "read_dask",
     "sensitivity",
 ]
@@ -78,6 +84,8 @@ _LATER = {
     "plan": "geodp.planning",
     "Release": "geodp.release",
     "private_mean": "geodp.release",
+    "private_summary": "geodp.release",
+    **dict.fromkeys(("PureDP", "ApproximateDP", "ZeroConcentratedDP", "GaussianDP"), "geodp.privacy.notions"),
     "read_dask": "geodp.records.dask_files",
 }
 

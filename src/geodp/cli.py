@@ -334,7 +334,7 @@ def plan_command(
         if plot is not None:
             from geodp.plots import error_against_n
 
-            error_against_n(ball, result.epsilon, result.n, plot)
+            error_against_n(ball, result.privacy, result.n, plot)
         print(json.dumps(result.to_dict(), indent=2) if as_json else result)
 
 

@@ -11,8 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from geodp.files import parse_manifold
 from geodp.inputs import Array, refuse_mask
+from geodp.laws.flat import Family
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
+from geodp.mechanisms.choice import MechanismName
 from geodp.records.chunks import only_the_kind
 from geodp.release import Release, private_mean
 
@@ -22,9 +24,9 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Release the Fréchet mean of the rows of ``X``, and map records to normal coordinates about it.
 
     *Public*: all parameters, the manifold, the ball, and the number of rows and columns of ``X``. *Private*: the values in ``X``.
-    *Neighbours*: data sets of the same size that differ by replacing one row. Each :meth:`fit` is one release with pure
-    ``epsilon``-differential privacy, by :func:`geodp.private_mean`. Theorem: :mod:`geodp.mechanisms.intrinsic` (Reimherr, Bharath
-    and Soto 2021, Theorem 1). Fits add up: two of them, such as those of a cross-validation, spend ``2 * epsilon``.
+    *Neighbours*: data sets of the same size that differ by replacing one row. Each :meth:`fit` is one release by
+    :func:`geodp.private_mean`, whose docstring names the theorems. Fits add up: two of them, such as those of a cross-validation,
+    spend twice the privacy.
 
     Parameters
     ----------
@@ -32,8 +34,11 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Where the records live; by default Euclidean space of as many dimensions as ``X`` has columns.
     center, radius
         The public ball; the centre is the origin of the manifold unless given.
-    epsilon : float
-        The privacy that each :meth:`fit` spends.
+    epsilon, delta, rho, mu : float
+        The privacy that each :meth:`fit` spends, in exactly one of four ways: see :func:`geodp.private_mean`. ``epsilon = 1`` if
+        nothing is said.
+    mechanism, law
+        As for :func:`geodp.private_mean`.
     ledger, dataset
         A budget to charge, as for :func:`geodp.private_mean`.
 
@@ -41,6 +46,7 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     location_ : the private mean, an array of the manifold's ``point_shape``; it may be published.
     receipt_ : the :class:`geodp.Release`; it may be published.
+    ball_ : the public ball.
     n_features_in_ : the number of entries of a record.
 
     ``X`` may hold records as arrays ``(n, *point_shape)`` or flattened to ``(n, entries)``, as scikit-learn likes it.
@@ -58,7 +64,12 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         *,
         center: ArrayLike | None = None,
         radius: float = 1.0,
-        epsilon: float = 1.0,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        mu: float | None = None,
+        mechanism: MechanismName = "auto",
+        law: Family | None = None,
         ledger: Any = None,
         dataset: str | None = None,
     ) -> None:
@@ -66,6 +77,11 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.center = center
         self.radius = radius
         self.epsilon = epsilon
+        self.delta = delta
+        self.rho = rho
+        self.mu = mu
+        self.mechanism = mechanism
+        self.law = law
         self.ledger = ledger
         self.dataset = dataset
 
@@ -73,15 +89,26 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Spend ``epsilon`` and release the mean of the records."""
         records = self._records(X)
         center = self.manifold_.origin if self.center is None else self.center
-        ball = Ball(self.manifold_, center, self.radius)
-        self.receipt_: Release = private_mean(records, ball, self.epsilon, ledger=self.ledger, dataset=self.dataset)
+        self.ball_ = Ball(self.manifold_, center, self.radius)
+        self.receipt_: Release = private_mean(
+            records,
+            self.ball_,
+            1.0 if self.epsilon is None and self.rho is None and self.mu is None else self.epsilon,
+            self.delta,
+            self.rho,
+            self.mu,
+            mechanism=self.mechanism,
+            law=self.law,
+            ledger=self.ledger,
+            dataset=self.dataset,
+        )
         self.location_: Array = self.receipt_.value
         return self
 
     def transform(self, X: ArrayLike) -> Array:
         """Normal coordinates of the records about the private mean, ``(n, dim)``; records are clipped into the ball first."""
         check_is_fitted(self, "location_")
-        records = self.receipt_.ball.clip(self._records(X, fitting=False))
+        records = self.ball_.clip(self._records(X, fitting=False))
         return self.manifold_.coordinates(self.location_, self.manifold_.log(self.location_, records))
 
     def _records(self, X: ArrayLike, *, fitting: bool = True) -> Array:

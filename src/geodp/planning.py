@@ -3,31 +3,62 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal, final, get_args
 
 from scipy.optimize import brentq
-from scipy.special import gammaincinv
 
 from geodp.inputs import real_number
 from geodp.laws import exact
-from geodp.laws.families import Laplace
+from geodp.laws.flat import Family, FlatNoise
 from geodp.manifolds.ball import Ball, checked_ball
+from geodp.measurement import Measurement
 from geodp.mechanisms.ambient import ambient_expected_error
-from geodp.mechanisms.intrinsic import Calibration, calibrate, checked_epsilon, numerical_tolerance
-from geodp.statistics.sensitivity import Bound, sensitivity
+from geodp.mechanisms.choice import Candidate, Hidden, MechanismName, candidates
+from geodp.mechanisms.intrinsic import IntrinsicMechanism, intrinsic_cost, projection_is_safe
+from geodp.mechanisms.mechanism import Mechanism
+from geodp.mechanisms.tangent import TangentMechanism, tangent_cost
+from geodp.privacy.cost import Cost
+from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
+from geodp.release import SAYS_NOTHING, says_nothing
+from geodp.statistics.mean import FrechetMean
+from geodp.statistics.sensitivity import Bound
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
+#: The numbers that a plan may look for.
+Unknown = Literal["epsilon", "rho", "mu"]
 
+
+@final
+@dataclass(frozen=True)
+class Option:
+    """One mechanism for a planned release: what it would err and cost, or why it cannot be used."""
+
+    name: str
+    scale: float | None
+    expected_error: float | None
+    error_95: float | None
+    cost: Cost | None
+    refusal: str | None
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> Option:
+        if candidate.refusal is not None:
+            return cls(candidate.name, None, None, None, None, candidate.refusal)
+        noise = candidate.mechanism
+        return cls(candidate.name, noise.scale, noise.expected_error(), noise.error_quantile(0.95), noise.cost, None)
+
+
+@final
 @dataclass(frozen=True)
 class Plan:
     """What a release with these public parameters would be like. No data were read.
 
-    Errors are geodesic distances between the release and the mean of the clipped records. ``paper_error`` is the expected
-    error with the sensitivity bound of the paper, ``ambient_error`` the expected Euclidean length of the paper's ambient noise;
-    both are None where they do not apply.
+    Errors are geodesic distances between the release and the mean of the clipped records. ``options`` are all mechanisms, side by
+    side. ``paper_error`` is the expected error with the sensitivity bound of the paper, ``ambient_error`` the expected Euclidean
+    length of the paper's ambient noise; both are None where they do not apply.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere
@@ -36,73 +67,134 @@ class Plan:
     (0.008284, 0.0393)
     """
 
-    calibration: Calibration
+    measurement: Measurement
     expected_error: float
     quantiles: dict[float, float]
+    options: tuple[Option, ...]
     paper_error: float | None
     ambient_error: float | None
 
     @property
-    def n(self) -> int:
-        return self.calibration.n
+    def noise(self) -> Mechanism:
+        """The mechanism that a release would use."""
+        return self.measurement.noise
 
     @property
-    def epsilon(self) -> float:
-        return self.calibration.epsilon
+    def ball(self) -> Ball:
+        ball = self.measurement.statistic.ball
+        assert ball is not None
+        return ball
+
+    @property
+    def n(self) -> int:
+        return self.measurement.n
+
+    @property
+    def privacy(self) -> Privacy:
+        return self.measurement.privacy
+
+    @property
+    def epsilon(self) -> float | None:
+        return self.privacy.parameters().get("epsilon")
 
     @property
     def scale(self) -> float:
-        return self.calibration.scale
+        return self.noise.scale
 
     @property
     def sensitivity(self) -> float:
-        return self.calibration.sensitivity
+        return self.measurement.sensitivity
+
+    @property
+    def cost(self) -> Cost:
+        """What the release would spend, in every notion of privacy."""
+        return self.noise.cost
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
-        parts = asdict(self)
-        calibration = parts.pop("calibration")
-        ball = self.calibration.ball
-        place = {"manifold": repr(ball.manifold), "center": ball.center.tolist(), "radius": ball.radius}
-        calibration.pop("ball")
-        parts["quantiles"] = {f"{q:g}": error for q, error in self.quantiles.items()}
-        return {**place, **calibration, **parts}
+        return {
+            "manifold": repr(self.ball.manifold),
+            "center": self.ball.center.tolist(),
+            "radius": self.ball.radius,
+            "n": self.n,
+            **self.privacy.parameters(),
+            "notion": self.privacy.words,
+            "bound": self.measurement.statistic.bound if isinstance(self.measurement.statistic, FrechetMean) else None,
+            "sensitivity": self.sensitivity,
+            "tolerance": self.measurement.tolerance,
+            "mechanism": self.noise.name,
+            "scale": self.scale,
+            "cost": self.cost.to_dict(),
+            "expected_error": self.expected_error,
+            "quantiles": {f"{q:g}": error for q, error in self.quantiles.items()},
+            "says_nothing": says_nothing(self.noise, self.ball),
+            "options": [
+                {
+                    "mechanism": option.name,
+                    "scale": option.scale,
+                    "expected_error": option.expected_error,
+                    "error_95": option.error_95,
+                    "cost": None if option.cost is None else option.cost.to_dict(),
+                    "refusal": option.refusal,
+                }
+                for option in self.options
+            ],
+            "paper_error": self.paper_error,
+            "ambient_error": self.ambient_error,
+        }
 
     def __str__(self) -> str:
-        ball = self.calibration.ball
-        tolerance = self.calibration.tolerance
+        tolerance = self.measurement.tolerance
         # said only where it counts: in most balls it is some 1e-12
-        why = f" = ({self.sensitivity:.6g} + 2 * {tolerance:.2g})/epsilon" if 2.0 * tolerance > 0.01 * self.sensitivity else ""
+        rounding = f", of which rounding 2 * {tolerance:.2g}" if 2.0 * tolerance > 0.01 * self.sensitivity else ""
         rows = {
+            "mechanism": self.noise.name,
             "sensitivity": f"{self.sensitivity:.6g}",
-            "noise scale": f"{self.scale:.6g}{why}",
+            "noise scale": f"{self.scale:.6g}{rounding}",
             "expected error": f"{self.expected_error:.4g}",
             **{f"{100 * q:g}% within": f"{error:.4g}" for q, error in self.quantiles.items()},
+            "cost": f"{self.cost}; advantage at most {self.cost.advantage:.3g}",
         }
         lines = [
-            f"{ball.manifold}, radius {ball.radius:g}: n = {self.n}, epsilon = {self.epsilon:g}",
+            f"{self.ball.manifold}, radius {self.ball.radius:g}: n = {self.n}, {self.privacy}",
             *(f"  {name:<17}{value}" for name, value in rows.items()),
         ]
+        if says_nothing(self.noise, self.ball):
+            lines.append(f"  {SAYS_NOTHING.replace('says', 'will say', 1)}")
+        lines += ["  all mechanisms     expected error  95% within  scale", *map(self._row, self.options)]
         if self.paper_error is not None:
             lines.append(f"  with the bound of Reimherr et al. (2021): expected error {self.paper_error:.4g}")
         if self.ambient_error is not None:
             lines.append(f"  ambient noise instead: expected Euclidean error {self.ambient_error:.4g}")
         return "\n".join(lines)
 
+    def _row(self, option: Option) -> str:
+        mark = "*" if option.name == self.noise.name else " "
+        if option.expected_error is None or option.error_95 is None or option.scale is None:
+            return f"  {mark} {option.name:<20} not here: {option.refusal}"
+        return f"  {mark} {option.name:<20} {option.expected_error:<12.4g} {option.error_95:<11.4g} {option.scale:.4g}"
+
 
 def plan(
     ball: Ball,
     n: int | None = None,
     epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
     *,
     error: float | None = None,
     quantile: float | None = None,
+    solve: Unknown = "epsilon",
+    mechanism: MechanismName = "auto",
+    law: Family | None = None,
     bound: Bound = "sharp",
 ) -> Plan:
-    """Plan a release from two of ``n``, ``epsilon`` and ``error``; the third follows.
+    """Plan a release from two of ``n``, the privacy and ``error``; the third follows.
 
-    ``error`` is the expected error to reach, or with ``quantile`` the error not to be exceeded with that probability. Reads no
-    data.
+    The privacy is given as for :func:`geodp.private_mean`. ``error`` is the expected error to reach, or with ``quantile`` the
+    error not to be exceeded with that probability. If the privacy is what follows, ``solve`` says in which notion; a ``delta``
+    may be given then, and the epsilon that goes with it is found. Reads no data.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere
@@ -115,75 +207,183 @@ def plan(
     1.657
     """
     checked_ball(ball)
-    given = [name for name, value in (("n", n), ("epsilon", epsilon), ("error", error)) if value is not None]
+    statistic = FrechetMean(ball, bound)
+    privacy = None if (epsilon, rho, mu) == (None, None, None) else privacy_of(epsilon, delta, rho, mu)
+    given = [name for name, value in (("n", n), ("the privacy", privacy), ("error", error)) if value is not None]
     if len(given) != 2:
-        raise ValueError(f"a plan needs two of n, epsilon and error but was given {' and '.join(given) or 'none of them'}")
+        raise ValueError(f"a plan needs two of n, the privacy and error but was given {' and '.join(given) or 'none of them'}")
     quantile = None if quantile is None else real_number(quantile, "the quantile")
     if quantile is not None and (error is None or not 0.0 < quantile < 1.0):
         raise ValueError("a quantile goes with an error to reach, and lies between 0 and 1")
+    if solve not in get_args(Unknown):
+        raise ValueError(f"what is solved for must be one of {', '.join(get_args(Unknown))} but is {solve!r}")
     if error is not None:
-        scale = _scale_for(ball, error, quantile)
-        if n is None:
-            n = _records_for(ball, scale, checked_epsilon(0.0 if epsilon is None else epsilon), bound)
+        goal = _Goal(statistic, _positive(error), quantile, mechanism, law)
+        if privacy is not None:
+            n = goal.records(privacy)
         else:
-            epsilon = _epsilon_for(ball, scale, n, bound)
+            assert n is not None
+            privacy = goal.privacy(n, solve, delta)
     assert n is not None
-    assert epsilon is not None
-    calibration = calibrate(ball, n, epsilon, bound)
-    quantiles = {q: float(calibration.law.radius_quantile(q)) for q in QUANTILES}
+    assert privacy is not None
+    measurement = Measurement(statistic, n, privacy, mechanism, law)
     return Plan(
-        calibration,
-        calibration.law.mean_radius(),
-        quantiles,
-        _paper_error(ball, calibration.n, calibration.epsilon),
-        ambient_expected_error(ball, calibration.n, calibration.epsilon),
+        measurement,
+        measurement.noise.expected_error(),
+        {q: measurement.noise.error_quantile(q) for q in QUANTILES},
+        tuple(Option.of(candidate) for candidate in measurement.candidates()),
+        _paper_error(measurement),
+        ambient_expected_error(ball, n, privacy.epsilon) if isinstance(privacy, PureDP) else None,
     )
 
 
-def _paper_error(ball: Ball, n: int, epsilon: float) -> float | None:
+def _positive(error: float) -> float:
+    value = real_number(error, "the error to reach")
+    if not 0.0 < value < math.inf:
+        raise ValueError(f"the error to reach must be positive and finite but is {value}")
+    return value
+
+
+def _paper_error(measurement: Measurement) -> float | None:
+    """The expected error of the paper's mechanism with the paper's bound, for pure privacy."""
+    ball = measurement.statistic.ball
+    if ball is None or not isinstance(measurement.privacy, PureDP):
+        return None
     try:
-        return calibrate(ball, n, epsilon, "reimherr2021").law.mean_radius()
+        paper = FrechetMean(ball, "reimherr2021")
+        return Measurement(paper, measurement.n, measurement.privacy, "intrinsic", "laplace").noise.expected_error()
     except ValueError:  # the radius is past the paper's limit, or the scale past the existence of the law
         return None
 
 
-def _scale_for(ball: Ball, error: float, quantile: float | None) -> float:
-    """The largest scale whose error is at most this."""
-    error = real_number(error, "the error to reach")
-    if not 0.0 < error < math.inf:
-        raise ValueError(f"the error to reach must be positive and finite but is {error}")
-    manifold = ball.manifold
+@final
+@dataclass(frozen=True)
+class _Goal:
+    """An error to reach, and what it takes: for each mechanism the largest scale, and from that records or privacy."""
 
-    @cache
-    def excess(log_scale: float) -> float:
-        law = Laplace(manifold, math.exp(log_scale))
-        reached = law.mean_radius() if quantile is None else float(law.radius_quantile(quantile))
-        return math.log(reached / error)
+    statistic: FrechetMean
+    error: float
+    quantile: float | None
+    mechanism: MechanismName
+    law: Family | None
 
-    # wide noise takes long to compute with, so the search starts from the answer in a flat space
-    flat = float(manifold.dim if quantile is None else gammaincinv(manifold.dim, quantile))
-    most = math.log(min(0.9 * exact.largest_scale(manifold) * (1.0 - 1e-12), 100.0 * error, 1e3 * manifold.diameter))
-    low = high = min(math.log(error / flat), most)
-    step = 0.2
-    while excess(low) > 0.0:
-        high, low, step = low, low - step, 2.0 * step
-    while excess(high) <= 0.0:
-        if high == most:
-            return math.exp(most)
-        low, high, step = high, min(high + step, most), 2.0 * step
-    return math.exp(brentq(excess, low, high, xtol=1e-11))
+    def records(self, privacy: Privacy) -> int:
+        """The fewest records with which some mechanism reaches the error."""
+        found: list[int] = []
+        reasons: list[str] = []
+        for candidate in self._candidates(privacy):
+            try:
+                found.append(self._records(candidate))
+            except ValueError as reason:
+                reasons.append(str(reason))
+        if not found:
+            raise ValueError(reasons[0])
+        return min(found)
+
+    def _records(self, candidate: Candidate) -> int:
+        room = self._largest_scale(candidate) * candidate.ratio * (1.0 + 1e-9)
+        tolerance = self._sensitivity(candidate, 2**62)
+        if tolerance >= room:
+            raise ValueError(
+                f"no number of records is enough: {tolerance / candidate.ratio:.3g} of the scale is rounding in this ball"
+            )
+        low, high = 0, 1
+        while self._sensitivity(candidate, high) > room:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._sensitivity(candidate, middle) > room else (low, middle)
+        return high
+
+    def privacy(self, n: int, solve: Unknown, delta: float | None) -> Privacy:
+        """The least privacy to spend with which some mechanism reaches the error."""
+        if delta is not None and solve != "epsilon":
+            raise ValueError(f"a delta goes with an epsilon, not with a {solve}")
+        # any amount will do: which mechanisms there are depends on the notion alone
+        example: Privacy = {
+            "epsilon": PureDP(1.0) if delta is None else privacy_of(1.0, delta),
+            "rho": ZeroConcentratedDP(1.0),
+            "mu": GaussianDP(1.0),
+        }[solve]
+        found: list[Privacy] = []
+        reasons: list[str] = []
+        for candidate in self._candidates(example):
+            try:
+                ratio = self._sensitivity(candidate, n) / self._largest_scale(candidate)
+                found.append(_kept(self._cost(candidate, ratio), example))
+            except ValueError as reason:
+                reasons.append(str(reason))
+        if not found:
+            raise ValueError(reasons[0])
+        return min(found, key=lambda each: each.size)
+
+    def _candidates(self, privacy: Privacy) -> list[Candidate]:
+        asked = [
+            candidate
+            for candidate in candidates(self._hidden(2**62), privacy)
+            if self.mechanism in ("auto", candidate.kind) and self.law in (None, candidate.family)
+        ]
+        if not asked:
+            raise ValueError(f"there is no mechanism {self.mechanism!r} with the law {self.law!r}")
+        return asked
+
+    def _hidden(self, n: int) -> Hidden:
+        return Measurement(self.statistic, n, PureDP(1.0)).hidden
+
+    def _sensitivity(self, candidate: Candidate, n: int) -> float:
+        hidden = self._hidden(n)
+        return hidden.sensitivity if candidate.kind == "intrinsic" else hidden.tangent_sensitivity or math.inf
+
+    def _cost(self, candidate: Candidate, ratio: float) -> Cost:
+        assert candidate.ratio  # or a sentence why this notion has none
+        manifold = self.statistic.codomain
+        make = intrinsic_cost if candidate.kind == "intrinsic" else lambda m, *rest: tangent_cost(m.dim, *rest)
+        return make(manifold, candidate.family, ratio)
+
+    def _largest_scale(self, candidate: Candidate) -> float:
+        """The largest scale whose error is at most the goal's."""
+        ball, manifold = self.statistic.ball, self.statistic.codomain
+        cost = self._cost(candidate, 1.0)
+
+        @cache
+        def excess(log_scale: float) -> float:
+            scale = math.exp(log_scale)
+            noise: Mechanism
+            if candidate.kind == "intrinsic":
+                noise = IntrinsicMechanism(scale, candidate.family, cost, manifold, ball, projection_is_safe(ball))
+            else:
+                noise = TangentMechanism(scale, candidate.family, cost, ball)
+            reached = noise.expected_error() if self.quantile is None else noise.error_quantile(self.quantile)
+            return math.log(reached / self.error)
+
+        # wide noise takes long to compute with, so the search starts from the answer in a flat space
+        unit = FlatNoise(manifold.dim, 1.0, candidate.family)
+        flat = unit.expected(lambda length: length) if self.quantile is None else unit.length_quantile(self.quantile)
+        most = math.log(min(self._widest(candidate), 100.0 * self.error, 1e3 * manifold.diameter))
+        low = high = min(math.log(self.error / flat), most)
+        step = 0.2
+        while excess(low) > 0.0:
+            high, low, step = low, low - step, 2.0 * step
+        while excess(high) <= 0.0:
+            if high == most:
+                return math.exp(most)
+            low, high, step = high, min(high + step, most), 2.0 * step
+        return math.exp(brentq(excess, low, high, xtol=1e-11))
+
+    def _widest(self, candidate: Candidate) -> float:
+        if candidate.kind == "tangent" or candidate.family == "gaussian":
+            return math.inf
+        return 0.9 * exact.largest_scale(self.statistic.codomain) * (1.0 - 1e-12)
 
 
-def _records_for(ball: Ball, scale: float, epsilon: float, bound: Bound) -> int:
-    tolerance = numerical_tolerance(ball)
-    room = scale * epsilon - 2.0 * tolerance
-    if room <= 0.0:
-        raise ValueError(f"no number of records is enough: {2.0 * tolerance / epsilon:.3g} of the scale is rounding in this ball")
-    if sensitivity(ball, 1, bound) <= room * (1.0 + 1e-9):  # as far as the ball is wide, which bounds it for few records
-        return 1
-    many = 10**9
-    return max(1, math.ceil(many * sensitivity(ball, many, bound) / room * (1.0 - 1e-9)))
-
-
-def _epsilon_for(ball: Ball, scale: float, n: int, bound: Bound) -> float:
-    return (sensitivity(ball, n, bound) + 2.0 * numerical_tolerance(ball)) / scale
+def _kept(cost: Cost, example: Privacy) -> Privacy:
+    """The least privacy of the kind of the example that a cost keeps."""
+    match example:
+        case PureDP():
+            return PureDP(cost.epsilon)
+        case ApproximateDP():
+            return ApproximateDP(cost.epsilon_at(example.delta), example.delta)
+        case ZeroConcentratedDP():
+            return ZeroConcentratedDP(cost.rho)
+        case _:
+            return GaussianDP(cost.mu)

@@ -13,6 +13,7 @@ from geodp.files.writing import write_whole
 from geodp.inputs import Array
 from geodp.manifolds.ball import Ball
 from geodp.planning import plan
+from geodp.privacy.notions import Privacy
 
 if TYPE_CHECKING:
     from geodp.auditing import AuditResult
@@ -42,14 +43,14 @@ def _surface(tensor: Array) -> tuple[Array, Array, Array]:
     return x, y, z
 
 
-def error_against_n(ball: Ball, epsilon: float, around: int, path: Path) -> None:
-    """Expected error against the number of records: ours, the paper's bound, ambient noise."""
+def error_against_n(ball: Ball, privacy: Privacy, around: int, path: Path) -> None:
+    """Expected error against the number of records: the release, every mechanism by itself, the paper's bound, ambient noise."""
     counts = np.unique(np.geomspace(max(around / 30.0, 5.0), around * 30.0, 13).astype(int))
     found: list[Any] = []
     for n in counts:
         try:
-            found.append(plan(ball, n=int(n), epsilon=epsilon))
-        except ValueError:  # no such law with so few records
+            found.append(plan(ball, int(n), **privacy.parameters()))
+        except ValueError:  # so few records that floats cannot hold the noise
             continue
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.add_subplot()
@@ -60,9 +61,7 @@ def error_against_n(ball: Ball, epsilon: float, around: int, path: Path) -> None
         if points:
             axes.loglog(*zip(*points, strict=True), line, color=colour, label=label, linewidth=2)
     axes.axvline(around, color="black", linewidth=0.8)
-    axes.set(
-        xlabel="number of records", ylabel="expected error", title=f"{ball.manifold}, radius {ball.radius:g}, epsilon {epsilon:g}"
-    )
+    axes.set(xlabel="number of records", ylabel="expected error", title=f"{ball.manifold}, radius {ball.radius:g}, {privacy}")
     axes.grid(True, which="both", alpha=0.25)
     axes.legend(frameon=False)
     _save(figure, path)
@@ -79,16 +78,16 @@ def privacy_loss(result: AuditResult, path: Path) -> None:
         above.stairs(shares, edges, color=colour, linestyle=line, linewidth=1.8, label=f"runs on the {name} data set")
     above.set(ylabel="share of the runs", yscale="log")
     verdict = "consistent" if result.consistent else "REFUTED"
-    title = f"{result.ball.manifold}, n = {result.n}, claimed epsilon {result.epsilon:g}: {verdict}"
+    title = f"{result.ball.manifold}, n = {result.n}, claimed {result.privacy}: {verdict}"
     if result.own_pair:
         figure.suptitle("NOT PRIVATE: this describes the records that were given", color=ORANGE, fontsize=11)
-    above.set_title(f"{title}\nepsilon is at least {result.epsilon_lower:.3g} (confidence {result.confidence:g})", fontsize=11)
+    above.set_title(f"{title}\n{result.number} is at least {result.lower:.3g} (confidence {result.confidence:g})", fontsize=11)
     first, second = (np.array(counts, dtype=np.float64) for counts in result.loss_counts)
     enough = (first >= 20) & (second >= 20)
     seen, error = np.log(first[enough] / second[enough]), 2.0 * np.sqrt(1.0 / first[enough] + 1.0 / second[enough])
     below.errorbar(middles[enough], seen, error, fmt="o", color=GREEN, markersize=3.5, elinewidth=1, label="seen, with 2 SE")
     below.plot(edges[[0, -1]], edges[[0, -1]], color=GREY, linewidth=1, label="the claimed law")
-    for limit in (-result.epsilon, result.epsilon):
+    for limit in () if result.epsilon is None else (-result.epsilon, result.epsilon):
         below.axhline(limit, color="black", linewidth=0.9, linestyle=":", label="claimed epsilon" if limit > 0 else None)
     below.set(xlabel="privacy loss of the claimed law, log(p/q)", ylabel="log ratio of the shares")
     for axes in (above, below):

@@ -1,4 +1,8 @@
-"""A private Fréchet mean, with a receipt."""
+"""The path from private records to a release with a receipt: the only place where data, noise and budget meet.
+
+A release checks the budget, computes the statistic, charges the budget, draws, and writes the receipt, in this order. A crash
+after the charge loses budget, never privacy.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +11,537 @@ import math
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from textwrap import shorten
 from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from geodp._version import __version__
 from geodp.files import parse_manifold
-from geodp.inputs import Array, refuse_mask
-from geodp.laws import exact
-from geodp.laws.families import Laplace
-from geodp.manifolds import Manifold, Sphere
+from geodp.inputs import Array, real_number, refuse_mask
+from geodp.laws.flat import Family
+from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
-from geodp.mechanisms.intrinsic import calibrate, checked_epsilon
+from geodp.measurement import Measurement
+from geodp.mechanisms.choice import MechanismName
+from geodp.mechanisms.intrinsic import IntrinsicMechanism
+from geodp.mechanisms.mechanism import Mechanism
+from geodp.mechanisms.tangent import TangentMechanism
+from geodp.privacy.cost import Cost, PureCost, cost_from_dict
 from geodp.privacy.ledger import Ledger, LedgerError
-from geodp.records.chunks import count_records, discreet
-from geodp.statistics.mean import Progress, mean_of_counted
+from geodp.privacy.notions import Privacy, privacy_of
+from geodp.records.chunks import count_records, discreet, only_the_kind
+from geodp.statistics.mean import FrechetMean, Progress
 from geodp.statistics.sensitivity import Bound
+from geodp.statistics.statistic import ClaimedSummary
 
 T = TypeVar("T")
 
 EXACT = "exact"
 SIMULATED = "simulated"
+
+#: Probabilities for which a stored receipt holds the error.
+QUANTILES = (0.5, 0.95)
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A private summary and everything that may be said about how it came about: public parameters, and nothing else.
+
+    ``print`` shows a receipt; :meth:`to_json` and :meth:`from_json` store and restore it. ``cost`` has the whole privacy curve.
+
+    >>> import numpy as np
+    >>> from geodp import SPD, Ball, private_mean
+    >>> release = private_mean(np.tile(np.eye(2), (1000, 1, 1)), Ball(SPD(2), np.eye(2), radius=1.0), epsilon=1.0)
+    >>> round(release.error_quantile(0.95), 4)  # known before the draw: the value is within this with probability 95%
+    0.0126
+    >>> np.array_equal(Release.from_json(release.to_json()).value, release.value)
+    True
+    """
+
+    value: Array
+    privacy: Privacy
+    noise: Mechanism
+    statistic: FrechetMean | ClaimedSummary
+    n: int | None
+    sensitivity: float
+    tolerance: float
+    numerics: str
+    grid: float | None
+    dataset: str | None = None
+    charge: int | None = None
+    neighbours: str = "replace one record"
+    version: str = __version__
+
+    @property
+    def manifold(self) -> Manifold:
+        return self.statistic.codomain
+
+    @property
+    def ball(self) -> Ball | None:
+        """The public ball that holds the true value, if there is one."""
+        return self.statistic.ball
+
+    @property
+    def bound(self) -> Bound | None:
+        """The sensitivity bound of a mean; None for a summary whose sensitivity is the caller's claim."""
+        return self.statistic.bound if isinstance(self.statistic, FrechetMean) else None
+
+    @property
+    def mechanism(self) -> str:
+        return self.noise.name
+
+    @property
+    def scale(self) -> float:
+        return self.noise.scale
+
+    @property
+    def projected(self) -> bool:
+        return self.noise.projected
+
+    @property
+    def cost(self) -> Cost:
+        """What the release spends, in every notion of privacy."""
+        return self.noise.cost
+
+    @property
+    def epsilon(self) -> float | None:
+        """The epsilon that was asked for, if one was."""
+        return self.privacy.parameters().get("epsilon")
+
+    @property
+    def delta(self) -> float | None:
+        """The delta that was asked for, if one was."""
+        return self.privacy.parameters().get("delta")
+
+    @property
+    def rho(self) -> float | None:
+        """The rho that was asked for, if one was."""
+        return self.privacy.parameters().get("rho")
+
+    @property
+    def mu(self) -> float | None:
+        """The mu that was asked for, if one was."""
+        return self.privacy.parameters().get("mu")
+
+    @property
+    def private(self) -> bool:
+        """Whether the noise came from the exact sampler and the operating system's entropy."""
+        return self.numerics == EXACT
+
+    def error_quantile(self, q: float) -> float:
+        """A distance that the true value is within with probability ``q``: from public numbers alone.
+
+        The true value is the mean of the clipped records, or the caller's summary.
+        """
+        return self.noise.error_quantile(q) + self.tolerance
+
+    def expected_error(self) -> float:
+        """A bound on the expected distance to the true value: from public numbers alone."""
+        return self._expected_error
+
+    @cached_property
+    def _expected_error(self) -> float:
+        return self.noise.expected_error() + self.tolerance
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the expected error exceeds the radius of the ball, so that its centre would have told as much."""
+        return says_nothing(self.noise, self.ball)
+
+    def to_json(self) -> str:
+        """The release as JSON text."""
+        ball = self.ball
+        errors = {"expected": self.expected_error(), **{f"{q:g}": self.error_quantile(q) for q in QUANTILES}}
+        cost = {
+            **self.cost.to_dict(),
+            "spends": {name: _finite(getattr(self.cost, name)) for name in ("epsilon", "rho", "mu", "advantage")},
+        }
+        return json.dumps(
+            {
+                "geodp": self.version,
+                "summary": _KINDS[type(self.statistic)],
+                "mechanism": self.mechanism,
+                "private": self.private,
+                "numerics": self.numerics,
+                **self.privacy.parameters(),
+                "notion": self.privacy.words,
+                "cost": cost,
+                "neighbours": self.neighbours,
+                "n": self.n,
+                "manifold": repr(self.manifold),
+                "center": None if ball is None else ball.center.tolist(),
+                "radius": None if ball is None else ball.radius,
+                "bound": self.bound,
+                "sensitivity": self.sensitivity,
+                "tolerance": self.tolerance,
+                "scale": self.scale,
+                "grid": self.grid,
+                "projected": self.projected,
+                "error": errors,
+                "dataset": self.dataset,
+                "charge": self.charge,
+                "value": self.value.tolist(),
+            },
+            indent=2,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """The release that :meth:`to_json` stored, now or in an older version, or a ``ValueError`` that names the wrong field."""
+        wrong: str | None = "pass what Release.to_json returned"
+        try:
+            stored: dict[str, Any] = json.loads(text)
+            wrong = _first_invalid(stored)
+            if wrong is None:
+                return _restored(stored)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+            pass
+        # no field is quoted: the text may be anything, such as a file of records
+        raise ValueError(f"this is not the JSON text of a release: {wrong or 'its fields contradict each other'}")
+
+    def __str__(self) -> str:
+        claimed = isinstance(self.statistic, ClaimedSummary)
+        what = "your summary" if claimed else "the mean of the clipped records"
+        rows = [
+            ("value", _written(self.value)),
+            ("privacy", f"{self.privacy}, {self.privacy.words}; neighbours: {self.neighbours}"),
+            ("cost", f"{self.cost}; advantage at most {self.cost.advantage:.3g}"),
+            ("error", f"within {self.error_quantile(0.95):.3g} of {what} with probability 95%"),
+            ("", f"on average at most {self.expected_error():.3g} away (geodesic distance)"),
+        ]
+        if self.says_nothing:
+            rows.append(("", SAYS_NOTHING))
+        rows += [("manifold", repr(self.manifold)), *_about_ball(self.ball)]
+        if self.n is not None:
+            rows.append(("records", f"{self.n}"))
+        source = "as claimed by the caller, not checked" if claimed else f"bound: {self.bound}"
+        rows += [
+            (
+                "mechanism",
+                f"{self.mechanism}, scale {self.scale:.6g}; projected onto the ball: {'yes' if self.projected else 'no'}",
+            ),
+            ("sensitivity", f"{self.sensitivity:.6g}, {source}; numerical error at most {self.tolerance:.2g}"),
+            (
+                "numerics",
+                f"exact arithmetic, rounded to multiples of {self.grid:.3g}" if self.private else "floating-point simulation",
+            ),
+            ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
+            ("geodp", self.version),
+        ]
+        kind = "PRIVATE SUMMARY" if claimed else "PRIVATE MEAN"
+        head = kind if self.private else "SIMULATION - NOT PRIVATE: do not publish this as a private release"
+        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
+
+
+SAYS_NOTHING = "this release says nothing about the data: its expected error exceeds the radius of the ball"
+
+
+def says_nothing(noise: Mechanism, ball: Ball | None) -> bool:
+    """Whether a release with this noise would tell no more than the public centre of the ball."""
+    return ball is not None and noise.expected_error() > ball.radius
+
+
+def _written(point: Array) -> str:
+    # all of it, however long: on a screen there may be no other copy
+    every = point.size + 1
+    return np.array2string(point, precision=6, suppress_small=True, separator=", ", prefix=" " * 14, threshold=every)
+
+
+def _about_ball(ball: Ball | None) -> list[tuple[str, str]]:
+    if ball is None:
+        return []
+    origin = " (the origin)" if np.array_equal(ball.center, ball.manifold.origin) else ""
+    center = np.array2string(ball.center, precision=6, suppress_small=True, separator=", ", prefix=" " * 14)
+    return [("radius", f"{ball.radius:g}, of the public ball"), ("center", f"{center}{origin}")]
+
+
+# ---------------------------------------------------------------------- releasing
+
+
+def private_mean(
+    x: Any,
+    ball: Ball,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    mechanism: MechanismName = "auto",
+    law: Family | None = None,
+    bound: Bound = "sharp",
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    project: bool | None = None,
+    simulate: np.random.Generator | None = None,
+    progress: Progress | None = None,
+) -> Release:
+    r"""The Fréchet mean of records in a public ball, released with differential privacy.
+
+    *Public*: the manifold, the ball, the number of records, the privacy and all other arguments. *Private*: the values of the
+    records. *Neighbours*: data sets of the same size that differ by replacing one record.
+
+    Every record is clipped into the ball by itself (what is no point of the manifold becomes its centre); the mean of the
+    clipped records is computed to a public tolerance; noise hides it. How far one record can move the mean:
+    :func:`geodp.sensitivity`. Why the noise is enough: :mod:`geodp.mechanisms.intrinsic` and :mod:`geodp.mechanisms.tangent`.
+    It is drawn by a program over exact real numbers from the operating system's entropy, and what is released is a function of
+    that draw rounded to a public grid (:mod:`geodp.laws.exact`).
+
+    Parameters
+    ----------
+    x
+        The records, as for :func:`geodp.frechet_mean`.
+    ball
+        Centre and radius must be chosen without looking at the data.
+    epsilon, delta, rho, mu
+        The privacy to spend: exactly one of ``epsilon`` (pure), ``epsilon`` and ``delta``, ``rho`` (zero-concentrated) or ``mu``
+        (Gaussian). See :mod:`geodp.privacy.notions`.
+    mechanism, law
+        ``"intrinsic"`` noise on the manifold, or ``"tangent"`` noise in the tangent space at the centre of the ball;
+        ``"laplace"`` or ``"gaussian"``. By default, of all that keep the privacy, the one with the smallest guaranteed
+        expected error; :func:`geodp.plan` shows them side by side.
+    bound
+        The sensitivity bound, see :func:`geodp.sensitivity`.
+    ledger, dataset
+        A budget to charge. What is left is looked at before any long work. The charge is made after the mean
+        and before the draw: a crash in between loses budget, never privacy. If the ledger cannot keep the receipt after that,
+        the release is returned all the same, with a warning.
+    project
+        Whether to move a draw that fell outside the ball to its boundary. By default that is done where it cannot
+        increase the error: for tangent noise always; for intrinsic noise on simply connected spaces without positive curvature
+        and on spheres up to a third of the way round.
+    simulate
+        A generator for fast seeded floating-point draws, for studies. The result is then NOT PRIVATE.
+    progress
+        As for :func:`geodp.frechet_mean`; what it is told about passes depends on the data and must not be published.
+
+    >>> import numpy as np
+    >>> from geodp import Ball, Sphere
+    >>> ball = Ball(Sphere(2), center=[0.0, 0.0, 1.0], radius=np.pi / 8)
+    >>> x = np.tile([0.0, 0.0, 1.0], (500, 1))
+    >>> release = private_mean(x, ball, epsilon=1.0)
+    >>> release.epsilon, release.n, Sphere(2).check_point(release.value)
+    (1.0, 500, None)
+    >>> private_mean(x, ball, rho=0.05).mechanism
+    'Riemannian Gaussian'
+    """
+    checked_ball(ball)
+    privacy = privacy_of(epsilon, delta, rho, mu)
+    account = _Account.of(ledger, dataset, simulate)
+    _check_options(project, simulate)
+    refuse_mask(x, "x")
+    statistic = FrechetMean(ball, bound)
+    account.check_open()
+    x = discreet(x, ball.manifold)
+    measurement = Measurement(statistic, count_records(x, ball.manifold), privacy, mechanism, law, _flag(project))
+    return _release(measurement, lambda: statistic.compute(x, measurement.n, progress), account, simulate)
+
+
+def private_summary(
+    value: ArrayLike,
+    manifold: Manifold,
+    *,
+    sensitivity: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    base: ArrayLike | None = None,
+    radius: float | None = None,
+    mechanism: MechanismName = "auto",
+    law: Family | None = None,
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    simulate: np.random.Generator | None = None,
+) -> Release:
+    r"""A summary of your own that lives on a manifold, released with differential privacy.
+
+    *Public*: the manifold and all arguments but ``value``. *Private*: ``value``, a summary ``f(D)`` of a data set ``D``.
+    *Neighbours*: whichever data sets your claim is about. **Your claim**: ``dist(f(D), f(D')) <= sensitivity`` for all
+    neighbours ``D`` and ``D'``, in the geodesic distance of the manifold, numerical error of the computed values included. The
+    library cannot check this; you must. The receipt says so.
+
+    *Theorem*: under that claim, Theorem 1 of Reimherr, Bharath and Soto (2021) for intrinsic Laplace noise, and the theorems of
+    :mod:`geodp.mechanisms.intrinsic` and :mod:`geodp.mechanisms.tangent` for the others.
+
+    Parameters
+    ----------
+    value
+        One point of the manifold. If it is none, that is a ``ValueError``, and nothing is charged.
+    sensitivity
+        Your claim.
+    epsilon, delta, rho, mu, mechanism, law, ledger, dataset, simulate
+        As for :func:`private_mean`.
+    base, radius
+        A public ball for tangent noise, on spaces without positive curvature: the value is moved into it first, which does not
+        move two values apart. Without them there is intrinsic noise only. ``base`` is the manifold's origin by default.
+
+    >>> import numpy as np
+    >>> from geodp import Sphere
+    >>> release = private_summary([0.0, 0.0, 1.0], Sphere(2), sensitivity=0.01, epsilon=1.0)
+    >>> release.mechanism, round(release.scale, 9)
+    ('Riemannian Laplace', 0.01)
+    """
+    if not isinstance(manifold, Manifold):
+        raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
+    privacy = privacy_of(epsilon, delta, rho, mu)
+    account = _Account.of(ledger, dataset, simulate)
+    _check_options(None, simulate)
+    claim = real_number(sensitivity, "the sensitivity")
+    if not 0.0 < claim < math.inf:
+        raise ValueError(f"the sensitivity must be positive and finite but is {claim:g}: how far can one record move the value?")
+    statistic = ClaimedSummary(manifold, claim, _summary_ball(manifold, base, radius))
+    measurement = Measurement(statistic, 1, privacy, mechanism, law)
+    point = _one_point(value, statistic)
+    account.check_open()
+    return _release(measurement, lambda: point, account, simulate)
+
+
+def _summary_ball(manifold: Manifold, base: ArrayLike | None, radius: float | None) -> Ball | None:
+    if radius is None:
+        if base is not None:
+            raise ValueError("a base point goes with a radius about it that holds the value: give both or neither")
+        return None
+    if not math.isinf(manifold.injectivity_radius):
+        raise ValueError(
+            f"a radius is for spaces without positive curvature, and {manifold} is none: moving values into a ball could take "
+            "them further apart there. Leave out base and radius"
+        )
+    return Ball(manifold, manifold.origin if base is None else base, radius)
+
+
+def _one_point(value: ArrayLike, statistic: ClaimedSummary) -> Array:
+    """The value as a point, in the ball if there is one. It is private: no sentence tells a number of it."""
+    manifold = statistic.codomain
+    with only_the_kind():
+        array = np.asarray(value)
+    point = manifold.read(array, "the value")
+    if point.shape != manifold.point_shape:
+        raise ValueError(f"the value has shape {point.shape}, but one point of {manifold} has shape {manifold.point_shape}")
+    with np.errstate(all="ignore"):
+        if not manifold.valid(point):
+            raise ValueError(f"the value is not a point of {manifold}: manifold.check_point(value) tells you, and only you, why")
+        point = manifold.raw_project(point) if array.dtype.itemsize < 8 else point
+        return point if statistic.ball is None else statistic.ball.clip(point)
+
+
+class _Account(NamedTuple):
+    """The budget that a release is charged to, if any."""
+
+    ledger: Ledger | None
+    dataset: str | None
+
+    @classmethod
+    def of(cls, ledger: Any, dataset: Any, simulate: Any) -> _Account:
+        if (ledger is None) != (dataset is None):
+            raise ValueError("a ledger and the name of a data set in it go together: give both or neither")
+        if ledger is not None and not isinstance(ledger, Ledger):
+            raise TypeError(f"the ledger must be a Ledger but is of type {type(ledger).__name__}: open it with geodp.Ledger(url)")
+        if ledger is not None and simulate is not None:
+            raise ValueError("a simulation is not private and spends no budget: leave out the ledger or simulate")
+        return cls(ledger, dataset)
+
+    def check_open(self) -> None:
+        """Before any work: whether there is such a budget."""
+        if self.ledger is not None and self.dataset is not None:
+            self.ledger.remaining(self.dataset)
+
+    def check(self, measurement: Measurement) -> None:
+        """Before long work: whether the charge would be refused now. What counts is the charge."""
+        if self.ledger is not None and self.dataset is not None:
+            self.ledger.check(self.dataset, **_spent(measurement))
+
+    def charge(self, measurement: Measurement) -> int | None:
+        if self.ledger is None or self.dataset is None:
+            return None
+        kind = _KINDS[type(measurement.statistic)]
+        what = shorten(f"{kind} on {measurement.statistic.codomain}", 500, placeholder=" ...")
+        return self.ledger.charge(self.dataset, **_spent(measurement), what=what).id
+
+    def attach(self, release: Release) -> None:
+        """Keep the receipt with its charge. The budget is spent and the value drawn: a failure must not take the value along."""
+        if self.ledger is None or release.charge is None:
+            return
+        try:
+            self.ledger.attach(release.charge, release.to_json())
+        except Exception as error:
+            # of the ledger's sentence only what happened: its advice, to try again, would be wrong here
+            why = str(error).partition(": ")[0] if isinstance(error, LedgerError) else type(error).__name__
+            with warnings.catch_warnings():
+                warnings.simplefilter("always")  # where warnings are errors it would take the value along after all
+                warnings.warn(
+                    f"charge {release.charge} is entered and the release is made, but its receipt could not be kept in the "
+                    f"ledger ({why}). Do not release again: store this one with ledger.attach(release.charge, release.to_json())",
+                    stacklevel=5,
+                )
+
+
+def _spent(measurement: Measurement) -> dict[str, Any]:
+    noise, neighbours = measurement.noise, measurement.neighbours
+    return {"cost": noise.cost, "privacy": measurement.privacy, "neighbours": neighbours}
+
+
+def _release(
+    measurement: Measurement, compute: Callable[[], Array], account: _Account, simulate: np.random.Generator | None
+) -> Release:
+    """Check the budget, compute, charge, draw, write the receipt."""
+    noise = measurement.noise
+    account.check(measurement)
+    true = _computed(compute)
+    charge = account.charge(measurement)
+    value, grid = _computed(lambda: _drawn(noise, true, simulate))
+    claimed = isinstance(measurement.statistic, ClaimedSummary)
+    release = Release(
+        value=value,
+        privacy=measurement.privacy,
+        noise=noise,
+        statistic=measurement.statistic,  # type: ignore[arg-type]  # a protocol; the two that are released are known
+        n=None if claimed else measurement.n,
+        sensitivity=measurement.sensitivity,
+        tolerance=measurement.tolerance,
+        numerics=EXACT if simulate is None else SIMULATED,
+        grid=grid,
+        dataset=account.dataset,
+        charge=charge,
+        neighbours="those of the caller's claim" if claimed else measurement.neighbours,
+    )
+    account.attach(release)
+    return release
+
+
+def _drawn(noise: Mechanism, true: Array, simulate: np.random.Generator | None) -> tuple[Array, float | None]:
+    return noise.draw(true) if simulate is None else (noise.simulate(true, 1, simulate)[0], None)
+
+
+def _computed(compute: Callable[[], T]) -> T:
+    """What ``compute`` returns; if it fails for a reason of its own, the text of the exception, which may quote data, is lost."""
+    try:
+        # where the caller has floating-point errors raise, an underflow of one record would
+        with np.errstate(all="ignore"):
+            return compute()
+    except ValueError:  # said about public things: the shape or the number of records, the kind of a failure to read them
+        raise
+    except Exception as error:
+        raise RuntimeError(f"the release failed with {type(error).__name__}, whose text may hold data and is not shown") from None
+
+
+def _check_options(project: Any, simulate: Any) -> None:
+    if simulate is not None and not isinstance(simulate, np.random.Generator):
+        raise TypeError(f"simulate must be a numpy.random.Generator but is of type {type(simulate).__name__}")
+    if not isinstance(project, bool | np.bool_ | None):
+        raise TypeError(f"project must be True, False or None but is of type {type(project).__name__}")
+
+
+def _flag(project: Any) -> bool | None:
+    return None if project is None else bool(project)
+
+
+# ---------------------------------------------------------------------- reading receipts
+
+_KINDS: dict[type, str] = {FrechetMean: "mean", ClaimedSummary: "summary"}
 
 
 class _Requirement(NamedTuple):
@@ -53,319 +564,102 @@ def _is_line(value: Any) -> bool:
     return isinstance(value, str) and value != "" and value.isprintable()
 
 
+def _or_null(requirement: _Requirement) -> _Requirement:
+    return _Requirement(f"{requirement.words}, or null", lambda value: value is None or requirement.met(value))
+
+
 _POSITIVE = _Requirement("a positive and finite number", _is_positive)
 _LINE = _Requirement("a line of text", _is_line)
+_WHOLE = _Requirement("a whole number from 1 to 2^63", _is_whole)
+_MECHANISMS = {
+    f"{mechanism.adjective} {family.capitalize()}": (mechanism, family)
+    for mechanism in (IntrinsicMechanism, TangentMechanism)
+    for family in get_args(Family)
+}
 
 #: What a stored release must hold besides its value and its ball, each by itself.
 _STORED: dict[str, _Requirement] = {
-    **dict.fromkeys(("epsilon", "sensitivity", "tolerance", "scale"), _POSITIVE),
-    **dict.fromkeys(("mechanism", "neighbours", "version"), _LINE),
-    "bound": _Requirement(f"one of {', '.join(get_args(Bound))}", lambda value: value in get_args(Bound)),
+    **dict.fromkeys(("sensitivity", "scale"), _POSITIVE),
+    **dict.fromkeys(("neighbours", "geodp", "manifold"), _LINE),
+    **dict.fromkeys(("epsilon", "delta", "rho", "mu", "radius"), _or_null(_POSITIVE)),
+    "tolerance": _Requirement("a number from 0 on", lambda value: value == 0 or _is_positive(value)),
+    "mechanism": _Requirement(f"one of {', '.join(_MECHANISMS)}", lambda value: value in _MECHANISMS),
+    "summary": _Requirement("mean or summary", lambda value: value in _KINDS.values()),
+    "bound": _or_null(_Requirement(f"one of {', '.join(get_args(Bound))}", lambda value: value in get_args(Bound))),
     "numerics": _Requirement(f"{EXACT} or {SIMULATED}", lambda value: value in (EXACT, SIMULATED)),
-    "n": _Requirement("a whole number from 1 to 2^63", _is_whole),
+    "n": _or_null(_WHOLE),
     "projected": _Requirement("true or false", lambda value: isinstance(value, bool)),
-    "dataset": _Requirement("a line of text, or null", lambda value: value is None or _is_line(value)),
-    "charge": _Requirement("a whole number from 1 to 2^63, or null", lambda value: value is None or _is_whole(value)),
+    "dataset": _or_null(_LINE),
+    "charge": _or_null(_WHOLE),
 }
 
-
-@dataclass(frozen=True, eq=False)
-class Release:
-    """A private mean and everything that may be said about how it came about: public parameters, and nothing else.
-
-    ``print`` shows a receipt; :meth:`to_json` and :meth:`from_json` store and restore it.
-
-    >>> import numpy as np
-    >>> from geodp import SPD, Ball, private_mean
-    >>> release = private_mean(np.tile(np.eye(2), (1000, 1, 1)), Ball(SPD(2), np.eye(2), radius=1.0), epsilon=1.0)
-    >>> round(release.error_quantile(0.95), 4)  # known before the draw: the value is within this with probability 95%
-    0.0126
-    >>> np.array_equal(Release.from_json(release.to_json()).value, release.value)
-    True
-    """
-
-    value: Array
-    epsilon: float
-    sensitivity: float
-    tolerance: float
-    scale: float
-    ball: Ball
-    n: int
-    bound: Bound
-    numerics: str
-    grid: float | None
-    projected: bool
-    dataset: str | None = None
-    charge: int | None = None
-    mechanism: str = "Riemannian Laplace"
-    neighbours: str = "replace one record"
-    version: str = __version__
-
-    @property
-    def manifold(self) -> Manifold:
-        return self.ball.manifold
-
-    @property
-    def private(self) -> bool:
-        """Whether the noise came from the exact sampler and the operating system's entropy."""
-        return self.numerics == EXACT
-
-    def error_quantile(self, q: float) -> float:
-        """A distance that the mean of the clipped records is within with probability ``q``: from the noise law alone."""
-        return self._slack * float(self._law.radius_quantile(q)) + self.tolerance
-
-    def expected_error(self) -> float:
-        """A bound on the expected distance to the mean of the clipped records: from the noise law alone."""
-        return self._slack * self._law.mean_radius() + self.tolerance
-
-    @cached_property
-    def _law(self) -> Laplace:
-        return Laplace(self.manifold, self.scale)
-
-    @property
-    def _slack(self) -> float:
-        # moving to the ball may at most double the distance to a point of it; where it is the default it never increases it
-        return 2.0 if self.projected and not projection_is_safe(self.ball) else 1.0
-
-    def to_json(self) -> str:
-        """The release as JSON text."""
-        return json.dumps(
-            {
-                "geodp": self.version,
-                "mechanism": self.mechanism,
-                "private": self.private,
-                "numerics": self.numerics,
-                "epsilon": self.epsilon,
-                "neighbours": self.neighbours,
-                "n": self.n,
-                "manifold": repr(self.manifold),
-                "center": self.ball.center.tolist(),
-                "radius": self.ball.radius,
-                "bound": self.bound,
-                "sensitivity": self.sensitivity,
-                "tolerance": self.tolerance,
-                "scale": self.scale,
-                "grid": self.grid,
-                "projected": self.projected,
-                "dataset": self.dataset,
-                "charge": self.charge,
-                "value": self.value.tolist(),
-            },
-            indent=2,
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> Release:
-        """The release that :meth:`to_json` stored, or a ``ValueError`` that names the field which cannot be."""
-        wrong: str | None = "pass what Release.to_json returned"
-        try:
-            stored: dict[str, Any] = json.loads(text)
-            ball = Ball(parse_manifold(stored["manifold"]), stored["center"], stored["radius"])
-            value = ball.manifold.read(stored["value"], "the value")
-            kept = {field.name for field in fields(cls)} & stored.keys() - {"value"}
-            release = cls(value=value, ball=ball, version=stored["geodp"], **{name: stored[name] for name in kept})
-            wrong = release._wrong(stored["radius"], stored["private"])
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
-            pass
-        if wrong is not None:
-            raise ValueError(f"this is not the JSON text of a release: {wrong}")
-        return release
-
-    def _wrong(self, radius: Any, private: Any) -> str | None:
-        """What cannot be, if anything cannot. No field is quoted: the text may be anything, such as a file of records."""
-        for name, (words, met) in _STORED.items():
-            if not met(getattr(self, name)):
-                return f"its {'geodp' if name == 'version' else name} must be {words}"
-        if not _is_positive(radius):
-            return f"its radius must be {_POSITIVE.words}"
-        if self.value.shape != self.manifold.point_shape or self.manifold.check_point(self.value) is not None:
-            return f"its value must be a point of {self.manifold}"
-        if private is not self.private:
-            return f"its private must be true if its numerics are {EXACT} and false otherwise"
-        if not (_is_positive(self.grid) if self.private else self.grid is None):
-            return f"its grid must be {_POSITIVE.words} if its numerics are {EXACT} and null otherwise"
-        if (self.dataset is None) != (self.charge is None):
-            return "its dataset and its charge go together"
-        try:
-            Laplace(self.manifold, self.scale)
-        except ValueError:
-            return f"there is no noise of its scale on {self.manifold}"
-        return None
-
-    def __str__(self) -> str:
-        origin = " (the origin)" if np.array_equal(self.ball.center, self.manifold.origin) else ""
-        center = np.array2string(self.ball.center, precision=6, suppress_small=True, separator=", ", prefix=" " * 14)
-        # all of it, however long: on a screen there may be no other copy
-        every = self.value.size + 1
-        value = np.array2string(self.value, precision=6, suppress_small=True, separator=", ", prefix=" " * 14, threshold=every)
-        lines = [
-            ("value", value),
-            ("epsilon", f"{self.epsilon:g}, pure differential privacy; neighbours: {self.neighbours}"),
-            ("error", f"within {self.error_quantile(0.95):.3g} of the mean of the clipped records with probability 95%"),
-            ("", f"on average at most {self.expected_error():.3g} away (geodesic distance)"),
-            ("manifold", repr(self.manifold)),
-            ("radius", f"{self.ball.radius:g}, of the public ball"),
-            ("center", f"{center}{origin}"),
-            ("records", f"{self.n}"),
-            (
-                "mechanism",
-                f"{self.mechanism}, scale {self.scale:.6g} = ({self.sensitivity:.6g} + 2 * {self.tolerance:.2g})/epsilon",
-            ),
-            ("", f"sensitivity bound: {self.bound}; projected onto the ball: {'yes' if self.projected else 'no'}"),
-            (
-                "numerics",
-                f"exact arithmetic, rounded to multiples of {self.grid:.3g}" if self.private else "floating-point simulation",
-            ),
-            ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
-            ("geodp", self.version),
-        ]
-        head = "PRIVATE MEAN" if self.private else "SIMULATION - NOT PRIVATE: do not publish this as a private release"
-        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in lines)])
+#: What receipts of earlier versions did not say, because there was no choice.
+_BEFORE: dict[str, Any] = {"summary": "mean", "delta": None, "rho": None, "mu": None}
 
 
-def private_mean(
-    x: Any,
-    ball: Ball,
-    epsilon: float,
-    *,
-    bound: Bound = "sharp",
-    ledger: Ledger | None = None,
-    dataset: str | None = None,
-    project: bool | None = None,
-    simulate: np.random.Generator | None = None,
-    progress: Progress | None = None,
-) -> Release:
-    r"""The Fréchet mean of records in a public ball, released with pure ``epsilon``-differential privacy.
+def _first_invalid(stored: dict[str, Any]) -> str | None:
+    """A sentence about the first invalid field, or None."""
+    for name, default in _BEFORE.items():
+        stored.setdefault(name, default)
+    stored.setdefault("epsilon", None)
+    for name, (words, met) in _STORED.items():
+        if not met(stored[name]):
+            return f"its {name} must be {words}"
+    private = stored["numerics"] == EXACT
+    if stored["private"] is not private:
+        return f"its private must be true if its numerics are {EXACT} and false otherwise"
+    if not (_is_positive(stored["grid"]) if private else stored["grid"] is None):
+        return f"its grid must be {_POSITIVE.words} if its numerics are {EXACT} and null otherwise"
+    if (stored["dataset"] is None) != (stored["charge"] is None):
+        return "its dataset and its charge go together"
+    if stored["summary"] == "mean" and None in (stored["n"], stored["bound"], stored["radius"]):
+        return "its n, its bound and its radius belong to a mean"
+    return None
 
-    *Public*: the manifold, the ball, the number of records, epsilon and all other arguments. *Private*: the values of the
-    records. *Neighbours*: data sets of the same size that differ by replacing one record.
 
-    Every record is clipped into the ball by itself (what is no point of the manifold becomes its centre); the mean of the
-    clipped records is computed to a public tolerance; noise is drawn around it. Theorem: :mod:`geodp.mechanisms.intrinsic`.
-    The noise is drawn by a program over exact real numbers from the operating system's entropy, and what is released is that
-    draw rounded to a public grid (:mod:`geodp.laws.exact`): post-processing, as is the projection onto the ball.
-
-    Parameters
-    ----------
-    x
-        The records, as for :func:`geodp.frechet_mean`.
-    ball
-        Centre and radius must be chosen without looking at the data.
-    epsilon
-        The privacy to spend.
-    bound
-        The sensitivity bound, see :func:`geodp.sensitivity`.
-    ledger, dataset
-        A budget to charge. What is left is looked at first, before any record is read. The charge is made after the mean
-        and before the draw: a crash in between loses budget, never privacy. If the ledger cannot keep the receipt after that,
-        the release is returned all the same, with a warning.
-    project
-        Whether to move a draw that fell outside the ball to its boundary. By default that is done where it cannot
-        increase the error: on simply connected spaces without positive curvature and on spheres up to a third of the way
-        round.
-    simulate
-        A generator for fast seeded floating-point draws, for studies. The result is then NOT PRIVATE.
-    progress
-        As for :func:`geodp.frechet_mean`; what it is told about passes depends on the data and must not be published.
-
-    >>> import numpy as np
-    >>> from geodp import Ball, Sphere
-    >>> ball = Ball(Sphere(2), center=[0.0, 0.0, 1.0], radius=np.pi / 8)
-    >>> release = private_mean(np.tile([0.0, 0.0, 1.0], (500, 1)), ball, epsilon=1.0)
-    >>> release.epsilon, release.n, Sphere(2).check_point(release.value)
-    (1.0, 500, None)
-    """
-    checked_ball(ball)
-    _check_options(ledger, dataset, project, simulate)
-    refuse_mask(x, "x")
-    epsilon = checked_epsilon(epsilon)
-    if ledger is not None and dataset is not None:
-        ledger.check(dataset, epsilon)  # the mean may take hours; what counts is the charge after it
-    x = discreet(x, ball.manifold)
-    calibration = calibrate(ball, count_records(x, ball.manifold), epsilon, bound)
-    mean = _computed(lambda: mean_of_counted(x, ball, calibration.n, progress))
-    charge = None
-    if ledger is not None and dataset is not None:
-        what = shorten(f"mean on {ball.manifold}", 500, placeholder=" ...")
-        # what the noise was made for: an epsilon of more digits than a float has was rounded to one
-        charge = ledger.charge(dataset, calibration.epsilon, what=what).id
-    grid, value = _computed(lambda: _draw(ball, calibration.scale, mean, simulate))
-    projected = projection_is_safe(ball) if project is None else bool(project)
-    release = Release(
-        value=ball.clip(value) if projected else value,
-        epsilon=calibration.epsilon,
-        sensitivity=calibration.sensitivity,
-        tolerance=calibration.tolerance,
-        scale=calibration.scale,
-        ball=ball,
-        n=calibration.n,
-        bound=bound,
-        numerics=EXACT if simulate is None else SIMULATED,
-        grid=grid,
-        projected=projected,
-        dataset=dataset,
-        charge=charge,
+def _restored(stored: dict[str, Any]) -> Release:
+    manifold = parse_manifold(stored["manifold"])
+    privacy = privacy_of(*(stored[name] for name in ("epsilon", "delta", "rho", "mu")))
+    ball = None if stored["radius"] is None else Ball(manifold, stored["center"], stored["radius"])
+    statistic: FrechetMean | ClaimedSummary
+    if stored["summary"] == "mean":
+        assert ball is not None
+        statistic = FrechetMean(ball, stored["bound"])
+    else:
+        statistic = ClaimedSummary(manifold, stored["sensitivity"], ball)
+    cost = _stored_cost(stored)
+    if not cost.meets(privacy):
+        raise ValueError("the cost exceeds the privacy")
+    value = manifold.read_points(stored["value"], "the value")
+    if value.shape != manifold.point_shape:
+        raise ValueError("the value is more than one point")
+    kind, family = _MECHANISMS[stored["mechanism"]]
+    noise: Mechanism
+    if kind is TangentMechanism:
+        assert ball is not None
+        noise = TangentMechanism(stored["scale"], family, cost, ball, stored["projected"])
+    else:
+        noise = IntrinsicMechanism(stored["scale"], family, cost, manifold, ball, stored["projected"])
+        assert noise.law  # which exists only for some scales
+    return Release(
+        value=value,
+        privacy=privacy,
+        noise=noise,
+        statistic=statistic,
+        version=stored["geodp"],
+        **{
+            name: stored[name]
+            for name in ("n", "sensitivity", "tolerance", "numerics", "grid", "dataset", "charge", "neighbours")
+        },
     )
-    if ledger is not None and charge is not None:
-        _attach(ledger, charge, release)
-    return release
 
 
-def _check_options(ledger: Any, dataset: Any, project: Any, simulate: Any) -> None:
-    if (ledger is None) != (dataset is None):
-        raise ValueError("a ledger and the name of a data set in it go together: give both or neither")
-    if ledger is not None and not isinstance(ledger, Ledger):
-        raise TypeError(f"the ledger must be a Ledger but is of type {type(ledger).__name__}: open it with geodp.Ledger(url)")
-    if simulate is not None and not isinstance(simulate, np.random.Generator):
-        raise TypeError(f"simulate must be a numpy.random.Generator but is of type {type(simulate).__name__}")
-    if ledger is not None and simulate is not None:
-        raise ValueError("a simulation is not private and spends no budget: leave out the ledger or simulate")
-    if not isinstance(project, bool | np.bool_ | None):
-        raise TypeError(f"project must be True, False or None but is of type {type(project).__name__}")
+def _stored_cost(stored: dict[str, Any]) -> Cost:
+    if "cost" not in stored:
+        return PureCost(float(stored["epsilon"]))
+    return cost_from_dict({name: value for name, value in stored["cost"].items() if name != "spends"})
 
 
-def _attach(ledger: Ledger, charge: int, release: Release) -> None:
-    """Keep the receipt with its charge. The budget is spent and the value drawn: a failure here must not take the value along."""
-    try:
-        ledger.attach(charge, release.to_json())
-    except Exception as error:
-        # of the ledger's sentence only what happened: its advice, to try again, would be wrong here
-        why = str(error).partition(": ")[0] if isinstance(error, LedgerError) else type(error).__name__
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")  # where warnings are errors it would take the value along after all
-            warnings.warn(
-                f"charge {charge} is entered and the release is made, but its receipt could not be kept in the ledger ({why}). "
-                "Do not release again: store this one with ledger.attach(release.charge, release.to_json())",
-                stacklevel=3,
-            )
-
-
-def _computed(compute: Callable[[], T]) -> T:
-    """What ``compute`` returns; if it fails for a reason of its own, the text of the exception, which may quote data, is lost."""
-    try:
-        # where the caller has floating-point errors raise, an underflow of one record would
-        with np.errstate(all="ignore"):
-            return compute()
-    except ValueError:  # said about public things: the shape or the number of records, the kind of a failure to read them
-        raise
-    except Exception as error:
-        raise RuntimeError(f"the release failed with {type(error).__name__}, whose text may hold data and is not shown") from None
-
-
-def _draw(ball: Ball, scale: float, mean: Array, simulate: np.random.Generator | None) -> tuple[float | None, Array]:
-    manifold = ball.manifold
-    if simulate is not None:
-        return None, Laplace(manifold, scale).sample(mean, (), simulate)
-    draw = exact.sample(manifold, scale, mean)
-    return draw.grid, draw.value
-
-
-def projection_is_safe(ball: Ball) -> bool:
-    """Whether moving a point to the ball never takes it further from any point of the ball.
-
-    True on Hadamard manifolds, where the map is 1-Lipschitz, and on spheres of curvature ``K`` for radii up to
-    ``pi/(3 sqrt(K))``.
-    """
-    if math.isinf(ball.manifold.injectivity_radius):
-        return True
-    return isinstance(ball.manifold, Sphere) and ball.radius <= math.pi / 3.0 * ball.manifold.radius
+def _finite(value: float) -> float | None:
+    """Infinity has no place in JSON: null says that there is no such bound."""
+    return value if math.isfinite(value) else None

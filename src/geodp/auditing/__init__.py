@@ -1,10 +1,12 @@
 r"""Audits: an attack on a mechanism that measures how much it reveals.
 
-A mechanism that claims ``epsilon`` claims that for all neighbouring data sets and every event ``A`` the probabilities
-``P(A)`` and ``Q(A)`` of its output differ by a factor of at most ``exp(epsilon)``. One pair and one event with
-``P(A) > exp(epsilon) Q(A)`` refutes it. The audit runs the mechanism on a pair, looks for the most revealing event in one half of
-the runs and counts it in the other half, which had no say in the choice. Clopper and Pearson's bounds on the two
-probabilities then bound epsilon from below.
+A mechanism that claims a privacy claims something about the probabilities ``P(A)`` and ``Q(A)`` of every event ``A`` of its
+output on two neighbouring data sets: with pure ``epsilon`` that ``P(A) <= exp(epsilon) Q(A)``, with ``epsilon`` and ``delta``
+that ``P(A) <= exp(epsilon) Q(A) + delta``, with ``rho`` that the Rényi divergence of order ``a`` of the two chances is at most
+``a rho``, with ``mu`` that they are the errors of a test no better than that of two normal laws ``mu`` apart. One pair and one
+event refutes it. The audit runs the mechanism on a pair, looks for the most revealing event in one half of the runs and counts
+it in the other half, which had no say in the choice. Clopper and Pearson's bounds on the two probabilities then bound
+``epsilon``, ``delta`` at the claimed epsilon, ``rho`` or ``mu`` from below.
 
 *The confidence.* An audit reports two bounds, one a direction (``P/Q`` and ``Q/P``), each from one event that was fixed before
 its hits were counted. So four binomial probabilities are bounded, each with a quarter of the permitted chance of error: with
@@ -29,15 +31,18 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from geodp._version import __version__
-from geodp.auditing.bounds import least_epsilon
+from geodp.auditing.bounds import LowerBound, least_epsilon, lower_bound
 from geodp.auditing.events import KINDS, LOSS, Event, Feature, Kind, features, fingerprints, most_revealing, repeated, returning
 from geodp.auditing.mechanisms import MeanMechanism, Mechanism, Path, Runner, Task, runner
 from geodp.auditing.pairs import checked_pair, worst_case_pair
 from geodp.inputs import Array, whole_number
+from geodp.laws.flat import Family
 from geodp.manifolds.ball import Ball, checked_ball
-from geodp.mechanisms.intrinsic import Calibration, calibrate
+from geodp.measurement import Measurement
+from geodp.mechanisms.choice import MechanismName
+from geodp.privacy.notions import Privacy, PureDP, privacy_of
 from geodp.records.chunks import cores
-from geodp.statistics.mean import mean_of_counted
+from geodp.statistics.mean import FrechetMean
 from geodp.statistics.sensitivity import Bound
 
 __all__ = ["AuditResult", "Finding", "MeanMechanism", "Mechanism", "audit", "worst_case_pair"]
@@ -63,15 +68,22 @@ class Finding:
     others: int
     draws: int
     confidence: float
+    claim: Privacy
+
+    @property
+    def lower(self) -> float:
+        """The lower bound on the number of the claim: epsilon, delta at the claimed epsilon, rho or mu."""
+        return self.lower_at(self.confidence)
+
+    def lower_at(self, confidence: float) -> float:
+        """The lower bound that these counts would give at another confidence of the audit."""
+        bound = lower_bound(self.claim)[2]
+        return max(0.0, float(bound(self.hits, self.others, self.draws, (1.0 - confidence) / 2.0)))
 
     @property
     def epsilon_lower(self) -> float:
-        """The lower bound on epsilon."""
-        return self.epsilon_at(self.confidence)
-
-    def epsilon_at(self, confidence: float) -> float:
-        """The lower bound that these counts would give at another confidence of the audit."""
-        return max(0.0, float(least_epsilon(self.hits, self.others, self.draws, (1.0 - confidence) / 2.0)))
+        """The lower bound on pure epsilon, whatever the claim."""
+        return max(0.0, float(least_epsilon(self.hits, self.others, self.draws, (1.0 - self.confidence) / 2.0)))
 
 
 @final
@@ -88,16 +100,11 @@ class AuditResult:
     AUDIT: consistent with the claim
     """
 
-    epsilon: float
+    measurement: Measurement
     findings: tuple[Finding, Finding]
     confidence: float
     draws: int
     path: str
-    ball: Ball
-    n: int
-    bound: Bound
-    sensitivity: float
-    scale: float
     distance: float
     own_pair: bool
     seed: int | None
@@ -106,19 +113,57 @@ class AuditResult:
     loss_counts: tuple[tuple[int, ...], tuple[int, ...]]
 
     @property
+    def privacy(self) -> Privacy:
+        """The claim."""
+        return self.measurement.privacy
+
+    @property
+    def epsilon(self) -> float | None:
+        """The claimed epsilon, if there is one."""
+        return self.privacy.parameters().get("epsilon")
+
+    @property
+    def ball(self) -> Ball:
+        ball = self.measurement.statistic.ball
+        assert ball is not None
+        return ball
+
+    @property
+    def n(self) -> int:
+        return self.measurement.n
+
+    @property
+    def sensitivity(self) -> float:
+        return self.measurement.sensitivity
+
+    @property
+    def scale(self) -> float:
+        return self.measurement.noise.scale
+
+    @property
+    def number(self) -> str:
+        """The number of the claim that is bounded from below: epsilon, delta, rho or mu."""
+        return lower_bound(self.privacy)[0]
+
+    @property
+    def lower(self) -> float:
+        """The number of the claim is really at least this, with probability ``confidence``."""
+        return self.worst.lower
+
+    @property
     def epsilon_lower(self) -> float:
-        """The mechanism's epsilon is at least this, with probability ``confidence``."""
-        return self.worst.epsilon_lower
+        """The mechanism's pure epsilon is at least this, with probability ``confidence``."""
+        return max(finding.epsilon_lower for finding in self.findings)
 
     @property
     def worst(self) -> Finding:
         """The direction that reveals more."""
-        return max(self.findings, key=lambda finding: finding.epsilon_lower)
+        return max(self.findings, key=lambda finding: finding.lower)
 
     @property
     def consistent(self) -> bool:
         """Whether the claim stands: the lower bound does not exceed it."""
-        return self.epsilon_lower <= self.epsilon
+        return self.lower <= lower_bound(self.privacy)[1]
 
     @property
     def note(self) -> str:
@@ -134,7 +179,7 @@ class AuditResult:
                 "hits": finding.hits,
                 "others": finding.others,
                 "draws": finding.draws,
-                "epsilon_lower": finding.epsilon_lower,
+                f"{self.number}_lower": finding.lower,
             }
             for finding in self.findings
         ]
@@ -143,8 +188,8 @@ class AuditResult:
                 "geodp": __version__,
                 "note": self.note,
                 "consistent": self.consistent,
-                "epsilon": self.epsilon,
-                "epsilon_lower": self.epsilon_lower,
+                **self.privacy.parameters(),
+                f"{self.number}_lower": self.lower,
                 "confidence": self.confidence,
                 "directions": directions,
                 "draws": self.draws,
@@ -153,7 +198,8 @@ class AuditResult:
                 "center": self.ball.center.tolist(),
                 "radius": self.ball.radius,
                 "n": self.n,
-                "bound": self.bound,
+                "mechanism": self.measurement.noise.name,
+                "bound": self.measurement.statistic.bound if isinstance(self.measurement.statistic, FrechetMean) else None,
                 "sensitivity": self.sensitivity,
                 "scale": self.scale,
                 "pair": "given" if self.own_pair else "worst case",
@@ -170,8 +216,9 @@ class AuditResult:
         verdict = "consistent with the claim" if self.consistent else "THE CLAIM IS REFUTED"
         share = 100.0 * self.distance / self.sensitivity
         lines = [
-            ("claim", f"epsilon = {self.epsilon:g}, {self.ball.manifold}, radius {self.ball.radius:g}, n = {self.n}"),
-            ("found", f"epsilon is at least {self.epsilon_lower:.4g} (confidence {self.confidence:g})"),
+            ("claim", f"{self.privacy}, {self.ball.manifold}, radius {self.ball.radius:g}, n = {self.n}"),
+            ("found", f"{self._found(self.lower)} (confidence {self.confidence:g})"),
+            ("noise", f"{self.measurement.noise.name}, scale {self.scale:.4g}"),
             ("mechanism", _PATHS.get(self.path, self.path)),
             ("neighbours", "the two data sets given" if self.own_pair else "a worst case for this ball"),
             ("", f"their means are {self.distance:.4g} apart, {share:.1f}% of the sensitivity"),
@@ -179,9 +226,13 @@ class AuditResult:
         ]
         for finding in self.findings:
             lines.append((finding.direction, f"{finding.hits:,} to {finding.others:,} of {finding.draws:,}: {finding.event}"))
-            lines.append(("", f"so epsilon is at least {finding.epsilon_lower:.4g}"))
+            lines.append(("", f"so {self._found(finding.lower)}"))
         text = "\n".join([f"AUDIT: {verdict}", *(f"  {name:<14}{line}" for name, line in lines)])
         return f"{self.note}\n{text}" if self.own_pair else text
+
+    def _found(self, lower: float) -> str:
+        at = f" at epsilon = {self.epsilon:g}" if self.number == "delta" else ""
+        return f"{self.number}{at} is at least {lower:.4g}"
 
 
 _GIVEN = "NOT PRIVATE: this describes the records that were given. Do not publish it."
@@ -197,9 +248,13 @@ _PATHS = {
 def audit(
     ball: Ball,
     n: int | None = None,
-    epsilon: float = 1.0,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
     *,
-    mechanism: Mechanism | None = None,
+    mechanism: Mechanism | MechanismName = "auto",
+    law: Family | None = None,
     pair: tuple[ArrayLike, ArrayLike] | None = None,
     draws: int | None = None,
     confidence: float = 0.99,
@@ -210,17 +265,19 @@ def audit(
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
-    r"""Attack a mechanism and bound its epsilon from below.
+    r"""Attack a mechanism and bound its epsilon, its delta, its rho or its mu from below.
 
-    Without ``mechanism`` and ``pair`` it attacks :func:`geodp.private_mean` with these public parameters, on neighbouring data
-    sets whose means are about as far apart as one record can move them (:func:`worst_case_pair`).
+    Without a ``mechanism`` and a ``pair`` of yours it attacks :func:`geodp.private_mean` with these public parameters, on
+    neighbouring data sets whose means are about as far apart as one record can move them (:func:`worst_case_pair`).
 
     Parameters
     ----------
-    ball, n, epsilon, bound
-        The claim. ``n`` may be left out if a pair is given.
+    ball, n, epsilon, delta, rho, mu, law, bound
+        The claim, as for :func:`geodp.private_mean`; ``epsilon = 1`` if no privacy is named. ``n`` may be left out if a pair is
+        given.
     mechanism
-        Another mechanism with that claim: ``mechanism(x, size, rng)`` returns the outputs of ``size`` independent runs on the
+        ``"auto"``, ``"intrinsic"`` or ``"tangent"``, as for :func:`geodp.private_mean`; or another mechanism with that claim:
+        ``mechanism(x, size, rng)`` returns the outputs of ``size`` independent runs on the
         data set ``x`` as an array ``(size, *point_shape)``; ``rng`` is a seeded generator that it may use.
     pair
         Two data sets that differ by replacing one record. The result then describes them and is not private.
@@ -250,36 +307,34 @@ def audit(
     (True, True)
     """
     started = time.perf_counter()
-    records, calibration = _claim(ball, n, epsilon, pair, bound)
+    privacy = PureDP(1.0) if (epsilon, delta, rho, mu) == (None,) * 4 else privacy_of(epsilon, delta, rho, mu)
+    given = mechanism if callable(mechanism) else None
+    name: MechanismName = "auto" if callable(mechanism) else mechanism
+    records, measurement = _claim(FrechetMean(checked_ball(ball), bound), n, privacy, pair, name, law)
     budget = _budget(draws, path, confidence)
-    kinds = _kinds(events, path, mechanism)
+    kinds = _kinds(events, path, given)
     seeds = np.random.SeedSequence(None if seed is None else whole_number(seed, 0, "the seed"))
-    own = mechanism is None
-    audited = mechanism or MeanMechanism(ball, calibration.n, calibration.epsilon, bound, path, seed is not None)
-    workers = _workers(processes) if own and path != "float" else 1
-    means = _means(records, calibration)
+    audited = given or MeanMechanism(measurement, path, seed is not None)
+    workers = _workers(processes) if given is None and path != "float" else 1
+    means = _means(records, measurement)
     distance = float(ball.manifold.raw_dist(*means))
-    found = features(ball, means, calibration.scale, kinds)
+    found = features(ball, means, measurement.noise, kinds)
+    least = lower_bound(privacy)[2]
     # the threads of the linear algebra library cost more than they give on arrays of small matrices
     with threadpool_limits(1, "blas"), runner(audited, records, workers) as run:
         runs = _Runs(run, budget // 2, seeds, progress, ball.manifold.point_shape)
-        chosen, loss = _explore(runs, found, features(ball, means, calibration.scale, ("law",))[LOSS], "atoms" in kinds)
+        chosen, loss = _explore(runs, found, features(ball, means, measurement.noise, ("law",))[LOSS], least, "atoms" in kinds)
         counts = _count(runs, found, chosen)
-    edges = _edges(max(calibration.epsilon, distance / calibration.scale))
+    edges = _edges(loss)
     return AuditResult(
-        epsilon=calibration.epsilon,
+        measurement=measurement,
         findings=(
-            Finding("first/second", str(chosen[0]), int(counts[0, 0]), int(counts[0, 1]), runs.half, confidence),
-            Finding("second/first", str(chosen[1]), int(counts[1, 1]), int(counts[1, 0]), runs.half, confidence),
+            Finding("first/second", str(chosen[0]), int(counts[0, 0]), int(counts[0, 1]), runs.half, confidence, privacy),
+            Finding("second/first", str(chosen[1]), int(counts[1, 1]), int(counts[1, 0]), runs.half, confidence, privacy),
         ),
         confidence=confidence,
         draws=2 * runs.half,
-        path=path if own else "a mechanism that was given",
-        ball=ball,
-        n=calibration.n,
-        bound=bound,
-        sensitivity=calibration.sensitivity,
-        scale=calibration.scale,
+        path=path if given is None else "a mechanism that was given",
         distance=distance,
         own_pair=pair is not None,
         seed=seed,
@@ -293,21 +348,26 @@ def audit(
 
 
 def _claim(
-    ball: Ball, n: int | None, epsilon: float, pair: tuple[ArrayLike, ArrayLike] | None, bound: Bound
-) -> tuple[tuple[Array, Array], Calibration]:
-    checked_ball(ball)
+    statistic: FrechetMean,
+    n: int | None,
+    privacy: Privacy,
+    pair: tuple[ArrayLike, ArrayLike] | None,
+    mechanism: MechanismName,
+    law: Family | None,
+) -> tuple[tuple[Array, Array], Measurement]:
+    manifold = statistic.codomain
     if pair is None:
         if n is None:
             raise ValueError("an audit needs the number of records n, or a pair of neighbouring data sets")
-        calibration = calibrate(ball, whole_number(n, 1, "the number of records n"), epsilon, bound)
-        most = _MOST_NUMBERS // math.prod(ball.manifold.point_shape)
+        measurement = Measurement(statistic, n, privacy, mechanism, law)
+        most = _MOST_NUMBERS // math.prod(manifold.point_shape)
         if n > most:
             raise ValueError(f"n is {n}, but worst-case data sets of more than {most} records would not fit in memory")
-        return worst_case_pair(ball, n), calibration
-    records = checked_pair(pair, ball.manifold)
+        return worst_case_pair(statistic.ball, n), measurement
+    records = checked_pair(pair, manifold)
     if n is not None and n != len(records[0]):
         raise ValueError(f"n is {n} but the data sets hold {len(records[0])} records: leave n out")
-    return records, calibrate(ball, len(records[0]), epsilon, bound)
+    return records, Measurement(statistic, len(records[0]), privacy, mechanism, law)
 
 
 def _budget(draws: int | None, path: Path, confidence: float) -> int:
@@ -334,8 +394,9 @@ def _workers(processes: int | None) -> int:
     return cores() if processes is None else whole_number(processes, 1, "the number of processes")
 
 
-def _means(records: tuple[Array, Array], calibration: Calibration) -> tuple[Array, Array]:
-    first, second = (mean_of_counted(x, calibration.ball, calibration.n) for x in records)
+def _means(records: tuple[Array, Array], measurement: Measurement) -> tuple[Array, Array]:
+    assert isinstance(measurement.statistic, FrechetMean)
+    first, second = (measurement.statistic.compute(x, measurement.n) for x in records)
     return first, second
 
 
@@ -366,7 +427,9 @@ class _Runs:
             yield task.side, y
 
 
-def _explore(runs: _Runs, found: dict[str, Feature], loss: Feature, atoms: bool) -> tuple[tuple[Event, Event], list[Array]]:
+def _explore(
+    runs: _Runs, found: dict[str, Feature], loss: Feature, least: LowerBound, atoms: bool
+) -> tuple[tuple[Event, Event], list[Array]]:
     """The most revealing event of each direction in one half of the runs, and the privacy loss of their outputs."""
     values: tuple[dict[str, list[Array]], ...] = (defaultdict(list), defaultdict(list))
     seen: tuple[list[NDArray[np.uint64]], ...] = ([], [])
@@ -381,7 +444,10 @@ def _explore(runs: _Runs, found: dict[str, Feature], loss: Feature, atoms: bool)
     if atoms:
         joined = _with_returning(joined, [np.concatenate(parts) for parts in seen], found)
     chosen = [
-        max((most_revealing(name, joined[side][name], joined[1 - side][name]) for name in found), key=lambda best: best.epsilon)
+        max(
+            (most_revealing(name, joined[side][name], joined[1 - side][name], least) for name in found),
+            key=lambda best: best.least,
+        )
         for side in (0, 1)
     ]
     return (chosen[0].event, chosen[1].event), [np.concatenate(parts) for parts in losses]
@@ -410,7 +476,10 @@ def _count(runs: _Runs, found: dict[str, Feature], chosen: tuple[Event, Event]) 
     return counts
 
 
-def _edges(reach: float) -> Array:
+def _edges(loss: list[Array]) -> Array:
+    """Of a histogram that holds all losses of a bounded law, and all but a few of an unbounded one."""
+    sizes = np.abs(np.concatenate(loss))
+    reach = float(np.quantile(sizes[np.isfinite(sizes)], 0.9999)) if np.isfinite(sizes).any() else 1.0
     return np.linspace(-reach, reach, _BINS + 1) * (1.0 + 1e-9)
 
 

@@ -1,12 +1,25 @@
-"""What counts of hits prove about epsilon."""
+"""What counts of hits prove about privacy.
+
+Each function bounds one number of a notion of privacy from below. It is wrong with a chance of at most ``level``: each of the two
+probabilities gets half of it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainccinv, betaincinv
+from scipy.special import betainccinv, betaincinv, ndtri, xlog1py, xlogy
 
 from geodp.inputs import Array
+from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
+
+#: ``bound(hits, others, draws, level)``: a lower bound on one number of a notion of privacy.
+LowerBound = Callable[[ArrayLike, ArrayLike, int, float], Array]
+
+#: Orders of the Rényi divergences that are looked at; 1 is Kullback and Leibler's.
+_ORDERS = (1.0, 1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
 
 
 def least_probability(hits: ArrayLike, draws: int, level: float) -> Array:
@@ -28,8 +41,54 @@ def largest_probability(hits: ArrayLike, draws: int, level: float) -> Array:
 def least_epsilon(hits: ArrayLike, others: ArrayLike, draws: int, level: float) -> Array:
     """A lower bound on ``log(P/Q)``, and so on epsilon: wrong with a chance of at most ``level``; minus infinity without a hit.
 
-    ``hits`` of ``draws`` outputs on one data set were in the event and ``others`` of as many on its neighbour. Each of the two
-    probabilities gets half of the level.
+    ``hits`` of ``draws`` outputs on one data set were in the event and ``others`` of as many on its neighbour.
     """
     with np.errstate(divide="ignore"):
         return np.log(least_probability(hits, draws, level / 2.0) / largest_probability(others, draws, level / 2.0))
+
+
+def least_delta(hits: ArrayLike, others: ArrayLike, draws: int, level: float, epsilon: float) -> Array:
+    """A lower bound on ``P - exp(epsilon) Q``, and so on delta at this epsilon."""
+    return least_probability(hits, draws, level / 2.0) - np.exp(epsilon) * largest_probability(others, draws, level / 2.0)
+
+
+def least_mu(hits: ArrayLike, others: ArrayLike, draws: int, level: float) -> Array:
+    """A lower bound on the ``mu`` of Gaussian privacy: an event of probabilities ``P`` and ``Q`` is a test with these errors."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mu = ndtri(least_probability(hits, draws, level / 2.0)) - ndtri(largest_probability(others, draws, level / 2.0))
+    return np.nan_to_num(mu, nan=-np.inf, neginf=-np.inf)
+
+
+def least_rho(hits: ArrayLike, others: ArrayLike, draws: int, level: float) -> Array:
+    """A lower bound on the ``rho`` of zero-concentrated privacy.
+
+    Whether the event happened is a function of the output, so its Rényi divergence of order ``a`` is at most ``a rho`` too. It
+    grows with ``P`` and falls with ``Q`` where ``P > Q``.
+    """
+    p, q = least_probability(hits, draws, level / 2.0), largest_probability(others, draws, level / 2.0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        best = np.zeros(np.broadcast_shapes(p.shape, q.shape))
+        for order in _ORDERS:
+            if order == 1.0:
+                divergence = xlogy(p, p / q) + xlog1py(1.0 - p, -p) - xlog1py(1.0 - p, -q)
+            else:
+                log_yes = order * np.log(p) + (1.0 - order) * np.log(q)
+                log_no = order * np.log1p(-p) + (1.0 - order) * np.log1p(-q)
+                divergence = np.logaddexp(log_yes, log_no) / (order - 1.0)
+            best = np.maximum(best, np.nan_to_num(divergence / order, nan=0.0, posinf=0.0))
+    return np.where(p > q, best, -np.inf)
+
+
+def lower_bound(privacy: Privacy) -> tuple[str, float, LowerBound]:
+    """The number of a claim that an audit bounds from below: its name, what is claimed, and the bound."""
+    match privacy:
+        case PureDP():
+            return "epsilon", privacy.epsilon, least_epsilon
+        case ApproximateDP():
+            epsilon = privacy.epsilon
+            return "delta", privacy.delta, lambda hits, others, draws, level: least_delta(hits, others, draws, level, epsilon)
+        case ZeroConcentratedDP():
+            return "rho", privacy.rho, least_rho
+        case GaussianDP():
+            return "mu", privacy.mu, least_mu
+    raise TypeError(f"{privacy!r} is no notion of privacy")

@@ -15,10 +15,11 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.auditing.bounds import least_epsilon
+from geodp.auditing.bounds import LowerBound
 from geodp.inputs import Array
 from geodp.manifolds import Manifold, Product
 from geodp.manifolds.ball import Ball
+from geodp.mechanisms.mechanism import Mechanism
 
 Feature = Callable[[Array], Array]
 
@@ -61,8 +62,8 @@ class Event:
 # ------------------------------------------------------------------------------------------ features
 
 
-def features(ball: Ball, means: tuple[Array, Array], scale: float, kinds: tuple[Kind, ...]) -> dict[str, Feature]:
-    """Features by name. ``means`` are those of the two data sets, ``scale`` that of the claimed Laplace law.
+def features(ball: Ball, means: tuple[Array, Array], noise: Mechanism, kinds: tuple[Kind, ...]) -> dict[str, Feature]:
+    """Features by name. ``means`` are those of the two data sets, ``noise`` is the claimed mechanism.
 
     Where the privacy loss is constant (on a line, beyond both means) its last digits are made of the last bits of the output
     alone. So whoever does not ask about bits gets features without their last digits.
@@ -70,12 +71,14 @@ def features(ball: Ball, means: tuple[Array, Array], scale: float, kinds: tuple[
     manifold = ball.manifold
     found: dict[str, Feature] = {}
     if "law" in kinds:
-        found |= _law(ball, means, scale)
+        found |= _law(ball, means, noise)
     if "array" in kinds:
         found |= {f"the inner product of the array with that of the {nth} mean": partial(_inner, m) for nth, m in _named(means)}
         found |= {f"entry {i} of the array": partial(_entry, i) for i in range(_entries(manifold))}
     if "bits" not in kinds:
-        found = {name: partial(_rounded, feature, _COARSE * (1.0 if name == LOSS else scale)) for name, feature in found.items()}
+        found = {
+            name: partial(_rounded, feature, _COARSE * (1.0 if name == LOSS else noise.scale)) for name, feature in found.items()
+        }
     if "atoms" in kinds:
         found |= {f"whether the output is the {nth} mean, bit for bit": partial(_equals, m) for nth, m in _named(means)}
         found["whether the output is a point of the manifold"] = lambda y: manifold.valid(y).astype(np.float64)
@@ -113,15 +116,14 @@ def _rounded(feature: Feature, unit: float, y: Array) -> Array:
     return np.round(feature(y) / unit) * unit
 
 
-def _law(ball: Ball, means: tuple[Array, Array], scale: float) -> dict[str, Feature]:
+def _law(ball: Ball, means: tuple[Array, Array], noise: Mechanism) -> dict[str, Feature]:
     manifold = ball.manifold
     first, second = means
-    to_first, to_second = _Distance(manifold, first), _Distance(manifold, second)
     found: dict[str, Feature] = {
-        LOSS: lambda y: (to_second(y) - to_first(y)) / scale,
+        LOSS: lambda y: noise.privacy_loss(first, second, y),
         "the distance to the centre": partial(manifold.raw_dist, ball.center),
-        "the distance to the first mean": to_first,
-        "the distance to the second mean": to_second,
+        "the distance to the first mean": partial(manifold.raw_dist, first),
+        "the distance to the second mean": partial(manifold.raw_dist, second),
     }
     if isinstance(manifold, Product) and len(manifold.factors) > 1:
         for nth, mean in _named(means):
@@ -134,19 +136,6 @@ def _law(ball: Ball, means: tuple[Array, Array], scale: float) -> dict[str, Feat
             first, manifold.raw_log(first, y), towards / length
         )
     return found
-
-
-class _Distance:
-    """Distances of outputs to a point; those of the latest array are kept, for several features want them."""
-
-    def __init__(self, manifold: Manifold, point: Array) -> None:
-        self._manifold, self._point = manifold, point
-        self._latest: tuple[Array | None, Array] = None, np.empty(0)
-
-    def __call__(self, y: Array) -> Array:
-        if self._latest[0] is not y:
-            self._latest = y, self._manifold.raw_dist(self._point, y)
-        return self._latest[1]
 
 
 def _factor_distance(product: Product, i: int, mean: Array, y: Array) -> Array:
@@ -210,14 +199,14 @@ def returning(known: NDArray[np.uint64]) -> Feature:
 
 
 class Candidate(NamedTuple):
-    """An event and a cautious lower bound on ``log(P/Q)`` from the draws it was found on."""
+    """An event, and a cautious lower bound on the number in question from the draws it was found on."""
 
     event: Event
-    epsilon: float
+    least: float
 
 
-def most_revealing(feature: str, hits: Array, others: Array) -> Candidate:
-    """The half-line in which the values ``hits`` lie most often compared with ``others``, of which there are as many."""
+def most_revealing(feature: str, hits: Array, others: Array, bound: LowerBound) -> Candidate:
+    """The half-line in which the values ``hits`` prove most against ``others``, of which there are as many."""
     hits, others = np.sort(hits), np.sort(others)
     draws = len(hits)
     ranks = np.unique(np.geomspace(min(_FIRST_RANK, draws), draws, _RANKS).astype(int)) - 1
@@ -228,8 +217,8 @@ def most_revealing(feature: str, hits: Array, others: Array) -> Candidate:
             draws - np.searchsorted(values, thresholds, "left") if above else np.searchsorted(values, thresholds, "right")
             for values in (hits, others)
         )
-        bounds = least_epsilon(counts, other_counts, draws, _RANKING_LEVEL)
+        bounds = bound(counts, other_counts, draws, _RANKING_LEVEL)
         top = int(np.argmax(bounds))
-        if bounds[top] > best.epsilon:
+        if bounds[top] > best.least:
             best = Candidate(Event(feature, above, float(thresholds[top])), float(bounds[top]))
     return best

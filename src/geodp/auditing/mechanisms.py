@@ -18,12 +18,9 @@ import numpy as np
 
 from geodp.inputs import Array
 from geodp.laws import exact
-from geodp.laws.families import Laplace
-from geodp.manifolds.ball import Ball
-from geodp.mechanisms.intrinsic import calibrate
-from geodp.release import private_mean, projection_is_safe
-from geodp.statistics.mean import mean_of_counted
-from geodp.statistics.sensitivity import Bound
+from geodp.measurement import Measurement
+from geodp.release import private_mean
+from geodp.statistics.mean import FrechetMean
 
 Path = Literal["float", "exact", "release"]
 
@@ -37,9 +34,9 @@ class MeanMechanism:
     """:func:`geodp.private_mean`, run many times on one data set.
 
     ``path="release"`` calls it once a draw. The other two compute the mean of the clipped records once for many draws. *That is
-    the same law.* A release is ``clip(draw(mean(clip(x)), bits))``. The mean takes no random input and is the same each time
+    the same law.* A release is ``draw(mean(clip(x)), bits)``. The mean takes no random input and is the same each time
     it is computed, so releases on one ``x`` are independent draws with one centre, whether the centre was computed once or
-    every time. The parts are those that the release calls: ``calibrate``, ``mean_of_counted``, the sampler, ``Ball.clip``.
+    every time. The parts are those that the release calls: the statistic and the mechanism of the measurement.
 
     ``"exact"`` draws with :mod:`geodp.laws.exact`, as a release does; ``"float"`` with the vectorised floating-point
     simulator of the same law, thousands of times faster, which ``private_mean(simulate=...)`` uses.
@@ -48,37 +45,43 @@ class MeanMechanism:
     the operating system.
     """
 
-    ball: Ball
-    n: int
-    epsilon: float
-    bound: Bound = "sharp"
+    measurement: Measurement
     path: Path = "float"
     seeded: bool = False
     #: The latest data sets and their means.
     _known: list[tuple[Array, Array]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __call__(self, x: Array, size: int, rng: np.random.Generator) -> Array:
-        ball, manifold = self.ball, self.ball.manifold
-        out = np.empty((size, *manifold.point_shape))
+        made = self.measurement
+        if self.path == "float":
+            return made.noise.simulate(self._mean(x), size, rng)
+        out = np.empty((size, *made.noise.manifold.point_shape))
         if self.path == "release":
             for i in range(size):
-                out[i] = private_mean(x, ball, self.epsilon, bound=self.bound).value
+                out[i] = self._release(x)
             return out
-        scale = calibrate(ball, self.n, self.epsilon, self.bound).scale
-        mean = self._mean(x)
-        if self.path == "float":
-            out = Laplace(manifold, scale).sample(mean, size, rng)
-        else:
-            entropy = exact.NotPrivate(int(rng.integers(2**62))) if self.seeded else exact.OperatingSystem()
-            for i in range(size):
-                out[i] = exact.sample(manifold, scale, mean, entropy=entropy).value
-        return ball.clip(out) if projection_is_safe(ball) else out
+        entropy = exact.NotPrivate(int(rng.integers(2**62))) if self.seeded else exact.OperatingSystem()
+        for i in range(size):
+            out[i] = made.noise.draw(self._mean(x), entropy).value
+        return out
+
+    def _release(self, x: Array) -> Array:
+        made, mean = self.measurement, self._statistic
+        asked = made.privacy.parameters()
+        return private_mean(
+            x, mean.ball, **asked, mechanism=made.mechanism, law=made.law, bound=mean.bound, project=made.project
+        ).value
+
+    @property
+    def _statistic(self) -> FrechetMean:
+        assert isinstance(self.measurement.statistic, FrechetMean)
+        return self.measurement.statistic
 
     def _mean(self, x: Array) -> Array:
         for known, mean in self._known:
             if np.array_equal(known, x, equal_nan=True):
                 return mean
-        mean = mean_of_counted(x, self.ball, self.n)
+        mean = self._statistic.compute(x, self.measurement.n)
         self._known[:] = [*self._known[-1:], (x.copy(), mean)]
         return mean
 

@@ -121,9 +121,9 @@ class Law(ABC):
         radius = np.where(q == 0.0, 0.0, np.where(q == 1.0, self.manifold.diameter, radius))
         return radius if radius.ndim else float(radius)
 
-    def mean_radius(self) -> float:
-        """The mean distance from the centre."""
-        return self._profile.integral(lambda radius: radius) / self._profile.integral()
+    def mean_radius(self, most: float = math.inf) -> float:
+        """The mean distance from the centre; distances above ``most`` count as that."""
+        return self._profile.integral(lambda radius: np.minimum(radius, most)) / self._profile.integral()
 
     # ------------------------------------------------------------------ computed once, when first needed
 

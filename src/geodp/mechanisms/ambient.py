@@ -31,23 +31,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.inputs import Array, whole_number
+from geodp.laws.flat import FlatNoise
 from geodp.manifolds import SPD, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.statistics.sensitivity import sensitivity
-
-
-def euclidean_laplace(dimension: int, scale: float, size: int, rng: np.random.Generator) -> Array:
-    """Draws of shape ``(size, dimension)`` with density proportional to ``exp(-|y|/scale)``.
-
-    The length has a Gamma law of shape ``dimension``, the direction is uniform.
-
-    >>> y = euclidean_laplace(3, 2.0, 100_000, np.random.default_rng(0))
-    >>> round(float(np.linalg.vector_norm(y, axis=-1).mean()), 1)
-    6.0
-    """
-    draws = rng.standard_normal((size, dimension))
-    draws *= (rng.gamma(dimension, scale, size) / np.linalg.vector_norm(draws, axis=-1))[:, None]
-    return draws
 
 
 @final
@@ -103,7 +90,7 @@ class AmbientLaplace:
         """Noisy coordinates, one draw for each of the points ``means``. For study only: the arithmetic is float64."""
         exact = self.coordinates(means)
         size = math.prod(exact.shape[:-1])
-        return exact + euclidean_laplace(self.dimension, self.scale, size, rng).reshape(exact.shape)
+        return exact + FlatNoise(self.dimension, self.scale, "laplace").sample(size, rng).reshape(exact.shape)
 
     def nearest(self, coordinates: ArrayLike) -> Array:
         """The points of the manifold that noisy coordinates are read as; not a number where there is none.

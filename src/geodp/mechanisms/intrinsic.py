@@ -1,26 +1,28 @@
-r"""The Laplace mechanism for the Fréchet mean.
+r"""Noise on the manifold itself: the Laplace and the Gaussian law about a point.
 
-*Public*: the manifold, the ball, the number of records ``n``, epsilon, the bound. *Private*: the records.
-*Neighbours*: data sets of the same size that differ by replacing one record.
+*Public*: the manifold, the scale, the law, the ball if there is one. *Private*: the value. *Neighbours*: data sets whose
+values are at most ``Delta`` apart in geodesic distance.
 
-**Theorem** (Reimherr, Bharath and Soto 2021, Theorem 1). On a homogeneous manifold the law with density proportional to
+**Laplace** (Reimherr, Bharath and Soto 2021, Theorem 1). On a homogeneous manifold the law with density proportional to
 ``exp(-dist(eta, y)/sigma)``, where it exists, has a normaliser that does not depend on its centre ``eta``. If the centres of
 neighbouring data sets are at most ``Delta`` apart, then by the triangle inequality the densities differ by a factor of at
-most ``exp(Delta/sigma)`` at every ``y``: with ``sigma = Delta/epsilon`` the draw is epsilon-differentially private.
+most ``exp(Delta/sigma)`` at every ``y``: with ``sigma = Delta/epsilon`` the draw is epsilon-differentially private. All manifolds
+of the library are homogeneous and the law is not truncated, so no factor of two is needed. Its cost is charged as pure, since the
+worst pair of centres is not known on curved spaces; a flat simply connected space is isometric to ``R^d``, and there the cost is
+the whole curve of Laplace noise in ``R^d``.
 
-*What is done with it.* The centre is the computed mean of the clipped records, so
+**Gaussian**, on spaces of non-negative curvature only. *Theorem.* Let the manifold be homogeneous with sectional curvatures
+``>= 0``. The law with density proportional to ``exp(-dist(eta, y)^2/(2 sigma^2))`` has Rényi divergences
+``D_a(eta || eta') <= a dist(eta, eta')^2/(2 sigma^2)`` for every ``a > 1``: it is ``Delta^2/(2 sigma^2)``-zero-concentrated
+private. *Proof.* Along a unit-speed geodesic ``c``, minimal or not, ``h(s) = dist(y, c(s))^2/2 - s^2/2`` is concave: inside
+the cut locus by comparison of Hessians, and at a cut point because ``dist(y, .)`` is touched there from above by smooth
+functions ``e + dist(y_e, .)`` whose squares have second derivatives as close to 1 as one likes. Let ``eta' = c(0)``, ``eta =
+c(D)``, ``z = c(a D)``. Concavity at ``D = (1 - 1/a) 0 + (1/a) a D`` gives ``a dist(eta, y)^2 - (a-1) dist(eta', y)^2 >=
+dist(z, y)^2 - a (a-1) D^2``. Put this into the integral of ``p^a q^(1-a)``; the normaliser at ``z`` is the one at ``eta``.
+QED. Where curvature is negative the inequality is reversed and the claim is *false*, so there it is refused.
 
-``Delta = sensitivity + 2 * tolerance``
-
-where ``sensitivity`` bounds the distance of the exact means (:func:`geodp.sensitivity`) and ``tolerance`` that of a
-computed mean from the exact one (:func:`geodp.statistics.mean.default_tolerance`, met for every data set, and the rounding of its
-coordinates). All manifolds of the library are homogeneous and the law is not truncated, so no factor of two is needed.
-``sigma`` is rounded up.
-
-*Conditions checked here*: epsilon is positive and finite, the radius is admissible (by the ball), ``n >= 1``, and ``sigma`` is
-far enough below the inverse of the volume entropy, at which the law ceases to exist, that it can be drawn; and float64 resolves
-the ball: ``tolerance`` is small against the radius, which is not so close to the largest one that a mean could take very
-many passes.
+*Conditions checked here*: the curvature (for the Gaussian), and that the scale is far enough below the inverse of the volume
+entropy, at which the Laplace law ceases to exist, that it can be drawn.
 """
 
 from __future__ import annotations
@@ -28,88 +30,122 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar, final
 
-from geodp.inputs import EPSILON, real_number
+import numpy as np
+
+from geodp.arithmetic.entropy import Entropy
+from geodp.inputs import Array
 from geodp.laws import exact
-from geodp.laws.families import GREATEST_SCALE, LEAST_SCALE, Laplace
+from geodp.laws.families import Gaussian, Laplace, Law
+from geodp.laws.flat import Family, FlatNoise
+from geodp.manifolds import Manifold, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.statistics.mean import default_tolerance, flatness
-from geodp.statistics.sensitivity import Bound, sensitivity
+from geodp.mechanisms.mechanism import Draw, Kind, Mechanism
+from geodp.privacy.cost import ConcentratedCost, Cost, GaussianCost, LaplaceCost, PureCost
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """The scale of the noise and the public numbers it was derived from."""
+@final
+@dataclass(frozen=True, eq=False)
+class IntrinsicMechanism(Mechanism):
+    """A draw from the manifold's own law about the value; moved into the ball afterwards if ``projected``."""
 
-    ball: Ball
-    n: int
-    epsilon: float
-    bound: Bound
-    sensitivity: float
-    tolerance: float
-    scale: float
+    space: Manifold
+    ball: Ball | None = None
+    into_ball: bool = False
+
+    kind: ClassVar[Kind] = "intrinsic"
+    adjective: ClassVar[str] = "Riemannian"
+
+    @property
+    def manifold(self) -> Manifold:
+        return self.space
+
+    @property
+    def projected(self) -> bool:
+        return self.into_ball
+
+    def draw(self, value: Array, entropy: Entropy | None = None) -> Draw:
+        drawn = exact.sample(self.space, self.scale, value, family=self.family, entropy=entropy)
+        return Draw(self._moved(drawn.value), drawn.grid)
+
+    def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:
+        return self._moved(self.law.sample(value, size, rng))
+
+    def _moved(self, points: Array) -> Array:
+        return self.ball.clip(points) if self.into_ball and self.ball is not None else points
 
     @cached_property
-    def law(self) -> Laplace:
-        return Laplace(self.ball.manifold, self.scale)
+    def law(self) -> Law:
+        return Laplace(self.space, self.scale) if self.family == "laplace" else Gaussian(self.space, self.scale)
+
+    @property
+    def _slack(self) -> float:
+        # moving to the ball may at most double the distance to a point of it; where it is the default it never increases it
+        return 1.0 if not self.into_ball or self.ball is None or projection_is_safe(self.ball) else 2.0
+
+    @property
+    def _farthest(self) -> float:
+        return 2.0 * self.ball.radius if self.into_ball and self.ball is not None else self.space.diameter
+
+    def expected_error(self) -> float:
+        return self._slack * self.law.mean_radius(self._farthest / self._slack)
+
+    def quick_error(self) -> float:
+        # the volume density grows by at most exp(entropy * s), which turns a Gamma law of scale sigma into one of a larger scale
+        shrunk = 1.0 - self.scale * self.space.volume_entropy
+        if shrunk <= 0.0 or (self.family == "gaussian" and self.space.volume_entropy > 0.0):
+            return math.inf
+        flat = FlatNoise(self.space.dim, self.scale / shrunk, self.family)
+        return self._slack * flat.expected(lambda length: length)
+
+    def error_quantile(self, q: float) -> float:
+        return min(self._slack * float(self.law.radius_quantile(q)), self._farthest)
+
+    def privacy_loss(self, first: Array, second: Array, y: Array) -> Array:
+        log_first, log_second = (self.law.log_kernel(self.space.raw_dist(center, y)) for center in (first, second))
+        return log_first - log_second
 
 
-def calibrate(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Calibration:
-    """The noise that makes the mean of ``n`` records in the ball ``epsilon``-differentially private.
+def intrinsic_cost(manifold: Manifold, family: Family, ratio: float) -> Cost:
+    """What a draw costs whose centres are at most ``ratio`` scales apart: see the module for the theorems."""
+    if is_flat_space(manifold):
+        return LaplaceCost(ratio, manifold.dim) if family == "laplace" else GaussianCost(ratio)
+    return PureCost(ratio) if family == "laplace" else ConcentratedCost(math.nextafter(0.5 * ratio**2, math.inf))
 
-    >>> import numpy as np
-    >>> from geodp import Ball, Sphere
-    >>> round(calibrate(Ball(Sphere(2), [0.0, 0.0, 1.0], np.pi / 8), n=100, epsilon=2.0).scale, 9)
-    0.004142136
-    """
-    epsilon = checked_epsilon(epsilon)
-    delta = sensitivity(ball, n, bound)
-    tolerance = numerical_tolerance(ball)
-    if not tolerance < 0.1 * ball.radius:
-        raise ValueError(
-            f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {tolerance:.2g}, more than "
-            f"a tenth of the radius {ball.radius:g}. A smaller radius, or a centre with a smaller condition number, would work"
-        )
-    if flatness(ball) < 1e-3:
-        raise ValueError(
-            f"the radius {ball.radius:g} is too close to the largest one, {ball.max_radius:g}, for means to be computed in "
-            f"bounded time, and one record could move them {2.0 / flatness(ball) / n:.3g} radii: choose a smaller one"
-        )
-    scale = (delta + 2.0 * tolerance) / epsilon * (1.0 + 8.0 * EPSILON)
-    # past these floats cannot hold what a receipt says about the noise, and a receipt must never fail after the charge
-    if not LEAST_SCALE <= scale <= GREATEST_SCALE:
-        lowest, highest = ((delta + 2.0 * tolerance) / extreme for extreme in (GREATEST_SCALE, LEAST_SCALE))
-        size, room = ("small", f"above {lowest:.3g}") if scale > 1.0 else ("large", f"below {highest:.3g}")
-        raise ValueError(
-            f"epsilon is {epsilon}, too {size} for this ball: the scale of the noise would be past what floats hold. "
-            f"Right would be an epsilon {room}"
-        )
+
+def is_flat_space(manifold: Manifold) -> bool:
+    """Whether the manifold is isometric to a Euclidean space."""
+    return math.isinf(manifold.injectivity_radius) and manifold.curvature == 0.0 == manifold.lowest_curvature
+
+
+def why_no_gaussian(manifold: Manifold) -> str | None:
+    """Why the Gaussian law of the manifold hides nothing that could be stated, or None if it does."""
+    if manifold.lowest_curvature == 0.0:
+        return None
+    return (
+        f"the Riemannian Gaussian on {manifold} has no known privacy: where curvature is negative, two of them differ by more "
+        "than the formula for flat space says. mechanism='tangent' adds Gaussian noise that is private"
+    )
+
+
+def why_not_drawable(manifold: Manifold, scale: float, family: Family) -> str | None:
+    """Why noise of this scale cannot be drawn on the manifold, or None if it can."""
     # close to its limit the sampler would take for ever, and noise that wide is of no use
-    limit = 0.9 * exact.largest_scale(ball.manifold)
-    if scale >= limit:
-        enough = epsilon * (scale / limit)
-        raise ValueError(
-            f"noise of scale {scale:.6g} is too wide to draw on {ball.manifold}: the scale must be below {limit:.6g}. "
-            f"Enough would be an epsilon above {enough:.6g} with n = {n}, or n * epsilon above {n * enough:.6g} with this ball"
-        )
-    if not exact.is_drawable(ball.manifold, scale):
-        raise ValueError(
-            f"noise of scale {scale:.6g} on {ball.manifold} takes thousands of trials a draw: n * epsilon is {n * epsilon:.6g}, "
-            "make it larger or the ball smaller"
-        )
-    return Calibration(ball, int(n), epsilon, bound, delta, tolerance, scale)
+    limit = 0.9 * exact.largest_scale(manifold)
+    if family == "laplace" and scale >= limit:
+        return f"noise of scale {scale:.6g} is too wide to draw on {manifold}: the scale must be below {limit:.6g}"
+    if not exact.is_drawable(manifold, scale, family):
+        return f"noise of scale {scale:.6g} on {manifold} takes thousands of trials a draw"
+    return None
 
 
-def numerical_tolerance(ball: Ball) -> float:
-    """How far the centre of the noise may be from the exact mean: a function of the ball alone.
+def projection_is_safe(ball: Ball) -> bool:
+    """Whether moving a point to the ball never takes it further from any point of the ball.
 
-    The solver's tolerance, and the difference between the computed point and the exact one that its floats define.
+    True on Hadamard manifolds, where the map is 1-Lipschitz, and on spheres of curvature ``K`` for radii up to
+    ``pi/(3 sqrt(K))``.
     """
-    return default_tolerance(ball) + 4.0 * ball.manifold.log_rounding_in_ball(ball.center, ball.reach)
-
-
-def checked_epsilon(epsilon: float) -> float:
-    value = real_number(epsilon, "epsilon")
-    if not 0.0 < value < math.inf:
-        raise ValueError(f"epsilon must be positive and finite but is {epsilon}")
-    return value
+    if math.isinf(ball.manifold.injectivity_radius):
+        return True
+    return isinstance(ball.manifold, Sphere) and ball.radius <= math.pi / 3.0 * ball.manifold.radius

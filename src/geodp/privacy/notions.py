@@ -15,9 +15,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypedDict, cast, final
 
 from geodp.inputs import real_number
+
+
+class Parameters(TypedDict, total=False):
+    """The numbers of one notion of privacy."""
+
+    epsilon: float
+    delta: float
+    rho: float
+    mu: float
 
 
 @dataclass(frozen=True)
@@ -27,9 +36,9 @@ class Privacy(ABC):
     #: The notion in words, for receipts.
     words: ClassVar[str]
 
-    def parameters(self) -> dict[str, float]:
+    def parameters(self) -> Parameters:
         """Its numbers by name, as :func:`privacy_of` takes them."""
-        return asdict(self)
+        return cast(Parameters, asdict(self))
 
     @property
     @abstractmethod

@@ -6,15 +6,17 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.compute.passes import Pass
 from geodp.inputs import EPSILON, Array
+from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.records.chunks import Records, open_records
+from geodp.statistics.sensitivity import Bound, sensitivity
 
 #: Secant pairs the solver remembers.
 _MEMORY = 6
@@ -92,11 +94,54 @@ def frechet_mean(
     return _Solver(open_records(x, ball, weights), progress).solve(tolerance)
 
 
-def mean_of_counted(x: Any, ball: Ball, count: int, progress: Progress | None = None) -> Array:
-    """The mean of exactly ``count`` records, to the default tolerance; refused if ``x`` holds another number of them."""
-    records = open_records(x, ball, None)
-    records.check_count(count)
-    return _Solver(records, progress).solve(None).point
+@final
+@dataclass(frozen=True)
+class FrechetMean:
+    """The Fréchet mean of records clipped into a public ball, as a statistic to release.
+
+    *Conditions checked by* :meth:`check`: float64 resolves the ball (the tolerance is small against the radius), and the
+    radius is not so close to the largest one that a mean could take very many passes.
+    """
+
+    ball: Ball
+    bound: Bound = "sharp"
+
+    @property
+    def codomain(self) -> Manifold:
+        return self.ball.manifold
+
+    @property
+    def tolerance(self) -> float:
+        """How far the computed mean may be from the exact one, for every data set in the ball: a function of the ball alone.
+
+        The solver's tolerance, and the difference between the computed point and the exact one that its floats define.
+        """
+        return default_tolerance(self.ball) + 4.0 * self.codomain.log_rounding_in_ball(self.ball.center, self.ball.reach)
+
+    def sensitivity(self, n: int) -> float:
+        """How far apart the exact means of neighbouring data sets of ``n`` records may be: :func:`geodp.sensitivity`."""
+        return sensitivity(self.ball, n, self.bound)
+
+    def check(self, n: int) -> None:
+        """A sentence if means in this ball cannot be computed."""
+        ball, tolerance = self.ball, self.tolerance
+        if not tolerance < 0.1 * ball.radius:
+            raise ValueError(
+                f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {tolerance:.2g}, more "
+                f"than a tenth of the radius {ball.radius:g}. A smaller radius, or a centre with a smaller condition number, "
+                "would work"
+            )
+        if flatness(ball) < 1e-3:
+            raise ValueError(
+                f"the radius {ball.radius:g} is too close to the largest one, {ball.max_radius:g}, for means to be computed in "
+                f"bounded time, and one record could move them {2.0 / flatness(ball) / n:.3g} radii: choose a smaller one"
+            )
+
+    def compute(self, x: Any, n: int, progress: Progress | None = None) -> Array:
+        """The mean of exactly ``n`` records, to the default tolerance; refused if ``x`` holds another number of them."""
+        records = open_records(x, self.ball, None)
+        records.check_count(n)
+        return _Solver(records, progress).solve(None).point
 
 
 def default_tolerance(ball: Ball) -> float:

@@ -12,10 +12,9 @@ from geodp.inputs import Array
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.mechanisms.ambient import AmbientLaplace
-from geodp.mechanisms.intrinsic import calibrate
 from geodp.statistics.mean import frechet_mean
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
-from geodp.study.models import ball_records, means, noisy, standard_error
+from geodp.study.models import ball_records, laplace_for, means, noisy, standard_error
 from geodp.study.table import Table
 
 #: Manifolds and the radii of their balls about the origin.
@@ -78,7 +77,7 @@ COMPARED = (
 
 def _compared(ball: Ball, n: int, epsilon: float, centers: Array, each: int, rng: np.random.Generator) -> tuple[float, ...]:
     """Mean geodesic errors: of our release, and of ambient noise with the paper's scale and with one that is private."""
-    manifold, law = ball.manifold, calibrate(ball, n, epsilon).law
+    manifold, law = ball.manifold, laplace_for(ball, n, epsilon)
     targets = np.repeat(centers[:, None], each, axis=1)
     ours = manifold.raw_dist(targets, noisy(law, centers, each, rng)).ravel()
     scales, errors, lost = [], [float(ours.mean()), standard_error(ours)], []

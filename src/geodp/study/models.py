@@ -7,10 +7,19 @@ import math
 import numpy as np
 
 from geodp.inputs import Array
-from geodp.laws.families import Law
+from geodp.laws.families import Laplace, Law
 from geodp.manifolds import SPD, Manifold, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import angle_over_sine
+from geodp.measurement import Measurement
+from geodp.privacy.notions import PureDP
+from geodp.statistics.mean import FrechetMean
+
+
+def laplace_for(ball: Ball, n: int, epsilon: float) -> Laplace:
+    """The Laplace law that hides the mean of ``n`` records in the ball with pure ``epsilon``."""
+    return Laplace(ball.manifold, Measurement(FrechetMean(ball), n, PureDP(epsilon), "intrinsic", "laplace").noise.scale)
+
 
 NORTH = np.array([0.0, 0.0, 1.0])
 #: The public balls of the paper's two examples.

@@ -15,11 +15,10 @@ from geodp.laws.families import Laplace
 from geodp.manifolds import Euclidean, Hyperbolic, Manifold, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.mechanisms.ambient import AmbientLaplace
-from geodp.mechanisms.intrinsic import calibrate
 from geodp.statistics.mean import frechet_mean
 from geodp.statistics.sensitivity import sensitivity
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
-from geodp.study.models import CAP, MATRICES, standard_error
+from geodp.study.models import CAP, MATRICES, laplace_for, standard_error
 from geodp.study.table import Table
 
 MANIFOLDS = (
@@ -56,12 +55,11 @@ def _loss(manifold: Manifold, outcomes: int, rng: np.random.Generator) -> Table:
     apart = float(manifold.dist(first, second))
     rows = []
     for epsilon in EPSILONS:
-        calibration = calibrate(ball, RECORDS, epsilon)
-        law = calibration.law
+        law = laplace_for(ball, RECORDS, epsilon)
         about_first, about_second = (law.sample(mean, outcomes, rng) for mean in (first, second))
         points = np.concatenate([_line(law, first, second), about_first, about_second])
         loss = np.abs(np.asarray(law.log_prob(first, points)) - np.asarray(law.log_prob(second, points)))
-        claimed = (str(manifold), manifold.dim, ball.radius, RECORDS, epsilon, apart, calibration.sensitivity, law.sigma)
+        claimed = (str(manifold), manifold.dim, ball.radius, RECORDS, epsilon, apart, sensitivity(ball, RECORDS), law.sigma)
         ratio = _normaliser_ratio(law, first, second, about_first, about_second)
         rows.append((*claimed, len(points), loss.max(), loss.max() / epsilon, *ratio))
     columns = ("manifold", "dim", "radius", "n", "epsilon", "means_apart", "sensitivity", "sigma", "outcomes", "largest_loss")

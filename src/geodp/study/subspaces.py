@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from geodp.mechanisms.ambient import euclidean_laplace
+from geodp.laws.flat import FlatNoise
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.table import Table
 
@@ -27,8 +27,8 @@ def work(task: Task, rng: np.random.Generator) -> Tables:
     sums = np.zeros((2, 2))
     for start in range(0, draws, BATCH):
         size = min(BATCH, draws - start)
-        intrinsic = (euclidean_laplace(d, 1.0, size, rng) ** 2).sum(axis=-1)
-        projected = ((euclidean_laplace(around, 1.0, size, rng) @ basis) ** 2).sum(axis=-1)
+        intrinsic = (FlatNoise(d, 1.0, "laplace").sample(size, rng) ** 2).sum(axis=-1)
+        projected = ((FlatNoise(around, 1.0, "laplace").sample(size, rng) @ basis) ** 2).sum(axis=-1)
         sums += [[square.sum(), (square**2).sum()] for square in (intrinsic, projected)]
     (own, projected_mean), second = sums[:, 0] / draws, sums[:, 1] / draws
     se = np.sqrt((second - (sums[:, 0] / draws) ** 2) / draws)

@@ -11,15 +11,15 @@ from scipy.special import roots_genlaguerre
 
 from geodp.inputs import Array
 from geodp.laws.families import Laplace
+from geodp.laws.flat import FlatNoise
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.mechanisms.ambient import AmbientLaplace, euclidean_laplace
-from geodp.mechanisms.intrinsic import calibrate
+from geodp.mechanisms.ambient import AmbientLaplace
 from geodp.release import private_mean
 from geodp.statistics.sensitivity import sensitivity
 from geodp.study.bounds import empirical_bound
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
-from geodp.study.models import CAP, EXAMPLES, MATRICES, means, noisy, standard_error
+from geodp.study.models import CAP, EXAMPLES, MATRICES, laplace_for, means, noisy, standard_error
 from geodp.study.table import Table
 
 #: Where the paper speaks of ambient matrices that are not positive definite.
@@ -59,11 +59,11 @@ def _matrices(records: Array, centers: Array, each: int, rng: np.random.Generato
     rows, shares = [], []
     for calibration, sigma, factor in (
         (DOUBLED, 2.0 * sensitivity(MATRICES, n), 2.0),
-        (SINGLE, calibrate(MATRICES, n, 1.0).scale, 1.0),
+        (SINGLE, laplace_for(MATRICES, n, 1.0).sigma, 1.0),
     ):
         draws = noisy(Laplace(SPD(2), sigma), centers, each, rng)
         errors = np.linalg.vector_norm(ambient.coordinates(draws) - ambient.coordinates(centers)[:, None], axis=-1)
-        noise = euclidean_laplace(3, 1.0, replicates * each, rng).reshape(replicates, each, 3)
+        noise = FlatNoise(3, 1.0, "laplace").sample(replicates * each, rng).reshape(replicates, each, 3)
         scale = factor * ambient.scale
         row = _compared(errors, scale * np.linalg.vector_norm(noise, axis=-1))
         rows.append(
@@ -134,7 +134,7 @@ def _sphere(records: Array, centers: Array, each: int, rng: np.random.Generator)
         (EMPIRICAL, empirical_bound(CAP.radius) / n),
         (THEOREM, sensitivity(CAP, n, "reimherr2021")),
         (PROGRAM, math.tan(2.0 * CAP.radius) / n),
-        (SHARP, calibrate(CAP, n, 1.0).scale),
+        (SHARP, laplace_for(CAP, n, 1.0).sigma),
     ):
         draws = noisy(Laplace(Sphere(2), sigma), centers, each, rng)
         errors = np.linalg.vector_norm(draws - centers[:, None], axis=-1)

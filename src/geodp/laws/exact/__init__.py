@@ -163,7 +163,7 @@ def largest_scale(manifold: Manifold) -> float:
 
 
 @lru_cache(maxsize=256)
-def is_drawable(manifold: Manifold, sigma: float) -> bool:
+def is_drawable(manifold: Manifold, sigma: float, family: Family = "laplace") -> bool:
     """Whether a rehearsal with fixed bits, at the origin, accepts one of its first trials.
 
     There are :data:`MOST_TRIALS` of them, or fewer if each is long. Acceptance depends on public parameters and bits alone, so
@@ -173,7 +173,7 @@ def is_drawable(manifold: Manifold, sigma: float) -> bool:
     """
     if manifold.dim * sigma < 0.25 * min(manifold.injectivity_radius, largest_scale(manifold)):
         return True
-    setting, source = _setting(manifold, float(sigma), "laplace", None), NotPrivate(0)
+    setting, source = _setting(manifold, float(sigma), family, None), NotPrivate(0)
     most = max(MOST_TRIALS // 32, MOST_TRIALS * 6 // max(manifold.dim, 6))
     trials = (_trial(setting, manifold.origin, Tape(source), setting.precision)[0] for _ in range(most))
     return any(steps is not None for steps in trials)

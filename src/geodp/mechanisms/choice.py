@@ -1,0 +1,207 @@
+"""From a value to hide and an amount of privacy to noise: every mechanism that can do it, and the one that errs least.
+
+All that is decided here is decided from public numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal, final, get_args
+
+from geodp.inputs import EPSILON
+from geodp.laws.families import GREATEST_SCALE, LEAST_SCALE
+from geodp.laws.flat import Family
+from geodp.manifolds import Manifold
+from geodp.manifolds.ball import Ball
+from geodp.mechanisms.intrinsic import (
+    IntrinsicMechanism,
+    intrinsic_cost,
+    is_flat_space,
+    projection_is_safe,
+    why_no_gaussian,
+    why_not_drawable,
+)
+from geodp.mechanisms.mechanism import Kind, Mechanism
+from geodp.mechanisms.tangent import TangentMechanism, tangent_cost
+from geodp.privacy.cost import concentrated_rho, gaussian_shift, laplace_ratio, pure_epsilon
+from geodp.privacy.notions import GaussianDP, Privacy, PureDP
+
+MechanismName = Literal["auto", "intrinsic", "tangent"]
+
+#: Of two guaranteed errors that differ by less than this part, the intrinsic one is taken: it does not depend on the ball.
+_TIE = 0.01
+
+
+@final
+@dataclass(frozen=True)
+class Hidden:
+    """A value to hide: how far apart neighbouring data sets may put it. Public numbers, with all numerical error included.
+
+    ``sensitivity`` is a geodesic distance. ``tangent_sensitivity`` is one of normal coordinates at the centre of ``ball``, which
+    holds the value; without either there is no tangent mechanism.
+    """
+
+    manifold: Manifold
+    sensitivity: float
+    ball: Ball | None = None
+    tangent_sensitivity: float | None = None
+
+
+class Unsuitable(ValueError):
+    """A mechanism cannot do what is asked for; the sentence says why."""
+
+
+@final
+@dataclass(frozen=True)
+class Candidate:
+    """One of the four mechanisms for a value and an amount of privacy: ready to use, or with the reason why not."""
+
+    kind: Kind
+    family: Family
+    hidden: Hidden
+    privacy: Privacy
+    project: bool | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{'Riemannian' if self.kind == 'intrinsic' else 'tangent'} {self.family.capitalize()}"
+
+    @cached_property
+    def refusal(self) -> str | None:
+        """Why it cannot be used, or None if it can."""
+        try:
+            assert self.mechanism
+        except Unsuitable as reason:
+            return str(reason)
+        return None
+
+    @cached_property
+    def ratio(self) -> float:
+        """The largest ratio of sensitivity to scale that keeps the privacy."""
+        ratio = self._tangent_ratio() if self.kind == "tangent" else self._intrinsic_ratio()
+        if ratio is None and self.family == "gaussian" and isinstance(self.privacy, PureDP):
+            raise Unsuitable(
+                "Gaussian noise has no pure epsilon: give a delta with it, or a rho or a mu, or use law='laplace'",
+            )
+        if ratio is None:
+            raise Unsuitable(
+                f"{self.name} noise is not known to keep {self.privacy.words}: use mechanism='tangent', law='gaussian'"
+            )
+        return ratio
+
+    def _tangent_ratio(self) -> float | None:
+        return laplace_ratio(self.privacy, self.hidden.manifold.dim) if self.family == "laplace" else gaussian_shift(self.privacy)
+
+    def _intrinsic_ratio(self) -> float | None:
+        if is_flat_space(self.hidden.manifold):
+            return self._tangent_ratio()
+        if self.family == "laplace":
+            # Gaussian privacy follows from a pure epsilon, but never well
+            return None if isinstance(self.privacy, GaussianDP) else pure_epsilon(self.privacy)
+        reason = why_no_gaussian(self.hidden.manifold)
+        if reason is not None:
+            raise Unsuitable(reason)
+        rho = concentrated_rho(self.privacy)
+        return None if rho is None else math.sqrt(2.0 * rho) * (1.0 - 4.0 * EPSILON)
+
+    @cached_property
+    def scale(self) -> float:
+        """The scale of the noise, rounded up."""
+        sensitivity = self.hidden.sensitivity
+        if self.kind == "tangent":
+            if self.hidden.tangent_sensitivity is None:
+                raise Unsuitable(
+                    f"tangent noise on {self.hidden.manifold} needs a public base point and a radius about it that holds the "
+                    "value: give base= and radius="
+                )
+            sensitivity = self.hidden.tangent_sensitivity
+        scale = sensitivity / self.ratio * (1.0 + 8.0 * EPSILON)
+        # past these floats cannot hold what a receipt says about the noise, and a receipt must never fail after the charge
+        if not LEAST_SCALE <= scale <= GREATEST_SCALE:
+            size = "little" if scale > 1.0 else "much"
+            raise Unsuitable(
+                f"{self.privacy} is too {size} privacy to spend here: the scale of the noise would be past the floats"
+            )
+        return scale
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """The mechanism, or :class:`Unsuitable`."""
+        ball, manifold = self.hidden.ball, self.hidden.manifold
+        if self.kind == "tangent":
+            cost = tangent_cost(manifold.dim, self.family, self.ratio)
+            scale = self.scale
+            assert ball is not None
+            return TangentMechanism(scale, self.family, cost, ball, True if self.project is None else self.project)
+        cost = intrinsic_cost(manifold, self.family, self.ratio)
+        reason = why_not_drawable(manifold, self.scale, self.family)
+        if reason is not None:
+            raise Unsuitable(f"{reason}. {self._remedy()}")
+        into_ball = ball is not None and (projection_is_safe(ball) if self.project is None else self.project)
+        return IntrinsicMechanism(self.scale, self.family, cost, manifold, ball, into_ball)
+
+    def _remedy(self) -> str:
+        tangent = "" if self.hidden.tangent_sensitivity is None else ", or mechanism='tangent', which has no such limit"
+        return f"Enough would be more records or more privacy to spend{tangent}"
+
+
+def candidates(hidden: Hidden, privacy: Privacy, project: bool | None = None) -> list[Candidate]:
+    """The four mechanisms: intrinsic and tangent, Laplace and Gaussian."""
+    return [Candidate(kind, family, hidden, privacy, project) for kind in get_args(Kind) for family in get_args(Family)]
+
+
+def choose(
+    hidden: Hidden,
+    privacy: Privacy,
+    mechanism: MechanismName = "auto",
+    law: Family | None = None,
+    project: bool | None = None,
+) -> Mechanism:
+    """The mechanism with the smallest guaranteed expected error, among those of the kind and the law asked for.
+
+    >>> import numpy as np
+    >>> from geodp import SPD, Ball
+    >>> from geodp.privacy.notions import ApproximateDP
+    >>> hidden = Hidden(SPD(12), 0.01, Ball(SPD(12), np.eye(12), 2.0), 0.01)
+    >>> choose(hidden, PureDP(1.0)).name, choose(hidden, ApproximateDP(1.0, 1e-6)).name
+    ('Riemannian Laplace', 'tangent Laplace')
+    """
+    if mechanism not in get_args(MechanismName):
+        raise ValueError(f"the mechanism must be one of {', '.join(get_args(MechanismName))} but is {mechanism!r}")
+    if law is not None and law not in get_args(Family):
+        raise ValueError(f"the law must be one of {', '.join(get_args(Family))} but is {law!r}")
+    return _chosen(hidden, privacy, mechanism, law, project)
+
+
+@lru_cache(maxsize=256)
+def _chosen(hidden: Hidden, privacy: Privacy, mechanism: MechanismName, law: Family | None, project: bool | None) -> Mechanism:
+    asked = [
+        candidate
+        for candidate in candidates(hidden, privacy, project)
+        if mechanism in ("auto", candidate.kind) and law in (None, candidate.family)
+    ]
+    usable = [candidate.mechanism for candidate in asked if candidate.refusal is None]
+    if not usable:
+        reasons = [candidate.refusal for candidate in asked if candidate.refusal is not None]
+        # the first is about Laplace noise on the manifold, or about the one mechanism asked for
+        raise ValueError(reasons[0])
+    return least_error(usable)
+
+
+def least_error(usable: list[Mechanism]) -> Mechanism:
+    """The one with the smallest guaranteed expected error; an intrinsic one on a near tie."""
+    if len(usable) == 1:
+        return usable[0]
+    tangent = min((each for each in usable if each.kind == "tangent"), key=lambda each: each.expected_error(), default=None)
+    intrinsic = [each for each in usable if each.kind == "intrinsic"]
+    if tangent is None or not intrinsic:
+        return tangent or min(intrinsic, key=lambda each: each.expected_error())
+    most = tangent.expected_error() * (1.0 + _TIE)
+    # a bound that takes no time is often enough: the law of the radius on a large space takes a while
+    nearest = min(intrinsic, key=lambda each: each.quick_error())
+    if len(intrinsic) > 1 or nearest.quick_error() > most:
+        nearest = min(intrinsic, key=lambda each: each.expected_error())
+        return nearest if nearest.expected_error() <= most else tangent
+    return nearest

@@ -1,0 +1,78 @@
+"""What all mechanisms have in common: noise for one value, with its cost and its error."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from geodp.arithmetic.entropy import Entropy
+from geodp.inputs import Array
+from geodp.laws.flat import Family
+from geodp.manifolds import Manifold
+from geodp.privacy.cost import Cost
+
+Kind = Literal["intrinsic", "tangent"]
+
+
+class Draw(NamedTuple):
+    """A released point, and the grid that the exact draw behind it was rounded to."""
+
+    value: Array
+    grid: float
+
+
+@dataclass(frozen=True, eq=False)
+class Mechanism(ABC):
+    """Noise of one scale for a value on a manifold. All that is kept is public.
+
+    ``cost`` holds for every two values that are as close as the mechanism was made for: see the class of a mechanism for its
+    theorem, and :mod:`geodp.mechanisms.choice` for how scales are chosen.
+    """
+
+    scale: float
+    family: Family
+    cost: Cost
+
+    #: Where the noise lives, and how its law is called there.
+    kind: ClassVar[Kind]
+    adjective: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def manifold(self) -> Manifold: ...
+
+    @property
+    @abstractmethod
+    def projected(self) -> bool:
+        """Whether draws are moved into a public ball."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.adjective} {self.family.capitalize()}"
+
+    @abstractmethod
+    def draw(self, value: Array, entropy: Entropy | None = None) -> Draw:
+        """One draw about ``value``, in exact arithmetic; with the operating system's entropy unless another is given."""
+
+    @abstractmethod
+    def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:
+        """Many draws of the same law in floating point: for studies, never for a release."""
+
+    @abstractmethod
+    def expected_error(self) -> float:
+        """A bound on the mean distance of a draw from its value, whatever that is: from public numbers alone."""
+
+    @abstractmethod
+    def quick_error(self) -> float:
+        """A bound on :meth:`expected_error` that takes no time to compute."""
+
+    @abstractmethod
+    def error_quantile(self, q: float) -> float:
+        """A distance from the value that a draw is within with probability at least ``q``."""
+
+    @abstractmethod
+    def privacy_loss(self, first: Array, second: Array, y: Array) -> Array:
+        """``log(p/q)`` at outputs ``y``, for the laws about two values: what an attacker would compute."""

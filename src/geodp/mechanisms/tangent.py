@@ -1,0 +1,133 @@
+r"""Noise in the tangent space at a public point: Laplace or Gaussian, on every manifold.
+
+*Public*: the ball (its centre ``m0`` is the point, its radius ``r`` bounds where the value is), the scale, the law. *Private*:
+the value ``x`` in the ball. *Neighbours*: data sets whose values have normal coordinates ``u = log_m0(x)`` at most ``Delta``
+apart.
+
+Released is ``exp_m0(u + z)`` with ``z`` in ``R^d`` of density proportional to ``exp(-|z|/sigma)`` or ``exp(-|z|^2/(2 sigma^2))``.
+``u + z`` is a Euclidean mechanism, ``exp_m0`` post-processing. So the cost is the exact curve of Laplace or Gaussian noise in
+``R^d`` between centres ``Delta/sigma`` scales apart (:mod:`geodp.privacy.curves`, where the worst pair is shown to be the
+farthest). There is no condition on the scale.
+
+*From geodesic to tangent distance.* ``log_m0`` is 1-Lipschitz if the curvature is at most 0, and on a ball of radius ``r`` has
+the Lipschitz constant ``L = sqrt(kappa) r/sin(sqrt(kappa) r)`` if it is at most ``kappa > 0`` (Rauch; the ball is convex, so
+the geodesic between two values stays in it): :func:`stretch_of_log`.
+
+*Into the ball.* By default ``u + z`` is moved radially to length ``r`` if it is longer: post-processing, and 1-Lipschitz in
+``R^d``.
+
+*Error.* ``exp_m0`` stretches by at most 1 if the curvature is non-negative and the space symmetric, and at radius ``s`` by at
+most ``sinh(k s)/(k s)``, ``-k^2`` the lowest curvature, in general. So the distance of a draw from its value is at most
+``min(|z| sinhc(k r), 2 r)`` if moved into the ball, and ``min(|z| sinhc(k (r + |z|)), 2 r + |z|)`` otherwise.
+
+*Exact arithmetic.* ``u`` is computed in floats, to a public tolerance that ``Delta`` includes. The draw of ``u + z`` is the
+program over exact reals of :mod:`geodp.laws.exact` on ``R^d``, rounded to a public grid; what follows is a function of the
+rounded vector.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, final
+
+import numpy as np
+
+from geodp.arithmetic.entropy import Entropy
+from geodp.inputs import Array
+from geodp.laws import exact
+from geodp.laws.flat import Family, FlatNoise
+from geodp.manifolds import Euclidean, Manifold
+from geodp.manifolds.ball import Ball
+from geodp.manifolds.functions import sinhc
+from geodp.mechanisms.mechanism import Draw, Kind, Mechanism
+from geodp.privacy.cost import Cost, GaussianCost, LaplaceCost
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TangentMechanism(Mechanism):
+    """Noise on the normal coordinates of the value at the centre of the ball."""
+
+    ball: Ball
+    into_ball: bool = True
+
+    kind: ClassVar[Kind] = "tangent"
+    adjective: ClassVar[str] = "tangent"
+
+    @property
+    def manifold(self) -> Manifold:
+        return self.ball.manifold
+
+    @property
+    def projected(self) -> bool:
+        return self.into_ball
+
+    @cached_property
+    def noise(self) -> FlatNoise:
+        return FlatNoise(self.manifold.dim, self.scale, self.family)
+
+    def coordinates(self, points: Array) -> Array:
+        """Normal coordinates at the centre of the ball."""
+        return self.manifold.raw_coordinates(self.ball.center, self.manifold.raw_log(self.ball.center, points))
+
+    def draw(self, value: Array, entropy: Entropy | None = None) -> Draw:
+        flat = Euclidean(self.manifold.dim)
+        drawn = exact.sample(flat, self.scale, self.coordinates(value), family=self.family, entropy=entropy)
+        return Draw(self._landed(drawn.value[None])[0], drawn.grid)
+
+    def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:
+        return self._landed(self.coordinates(value) + self.noise.sample(size, rng))
+
+    def _landed(self, coordinates: Array) -> Array:
+        """The points with these normal coordinates, a row each: nothing else is looked at."""
+        center, manifold = self.ball.center, self.manifold
+        if self.into_ball:
+            length = np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
+            coordinates = coordinates * np.minimum(1.0, self.ball.radius / np.maximum(length, self.ball.radius))
+        while True:
+            with np.errstate(all="ignore"):
+                points = manifold.raw_exp(center, manifold.raw_tangent(center, coordinates))
+            wrong = ~manifold.valid(points)
+            if not wrong.any():
+                return points
+            # so far away that floats cannot hold the point: the nearest that they can, in the same direction
+            coordinates = np.where(wrong[:, None], 0.75 * coordinates, coordinates)
+
+    def expected_error(self) -> float:
+        return self.noise.expected(self._bound)
+
+    def quick_error(self) -> float:
+        return self.expected_error()
+
+    def error_quantile(self, q: float) -> float:
+        return float(self._bound(np.array(self.noise.length_quantile(q))))
+
+    def _bound(self, length: Array) -> Array:
+        """How far a draw may be from its value if the noise has this length."""
+        radius, bend = self.ball.reach, math.sqrt(-self.manifold.lowest_curvature)
+        if self.into_ball:
+            return np.minimum(length * sinhc(np.array(bend * radius)), 2.0 * radius)
+        with np.errstate(over="ignore"):
+            far = np.minimum(length * sinhc(bend * (radius + length)), 2.0 * radius + length)
+        return np.minimum(far, self.manifold.diameter)
+
+    def privacy_loss(self, first: Array, second: Array, y: Array) -> Array:
+        return self.noise.privacy_loss(self.coordinates(first), self.coordinates(second), self.coordinates(y))
+
+
+def tangent_cost(dim: int, family: Family, ratio: float) -> Cost:
+    """What a draw costs whose values have normal coordinates at most ``ratio`` scales apart."""
+    return LaplaceCost(ratio, dim) if family == "laplace" else GaussianCost(ratio)
+
+
+def stretch_of_log(ball: Ball) -> float:
+    """The Lipschitz constant of ``log`` at the centre on the ball, rounded up.
+
+    >>> from geodp import Sphere
+    >>> round(stretch_of_log(Ball(Sphere(2), [0.0, 0.0, 1.0], math.pi / 8)), 4)
+    1.0262
+    """
+    angle = math.sqrt(ball.manifold.curvature) * ball.reach
+    return angle / math.sin(angle) * (1.0 + 1e-14) if angle > 0.0 else 1.0
