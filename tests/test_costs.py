@@ -1,8 +1,8 @@
 """Costs: every number of a privacy curve against an independent oracle, and always on the safe side of it.
 
-Oracles: the privacy loss of Laplace noise as a two-dimensional integral over radius and angle (the library has one dimension and a
-closed normaliser), closed forms on a line, Monte Carlo, and the privacy loss distributions of dp-accounting. Monte Carlo tests use
-fixed seeds and five standard errors: a false alarm has probability below 1e-6.
+Oracles: the privacy loss of Laplace noise as a two-dimensional integral over radius and angle (the library has one dimension
+and a closed normaliser), closed forms on a line, Monte Carlo, and the privacy loss distributions of dp-accounting. Monte Carlo
+tests use fixed seeds and five standard errors: a false alarm has probability below 1e-6.
 """
 
 from __future__ import annotations
