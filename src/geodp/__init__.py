@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from geodp.auditing import AuditResult, audit
     from geodp.laws.families import Gaussian, Laplace
     from geodp.planning import Plan, plan
-    from geodp.privacy.ledger import Ledger
+    from geodp.privacy.ledger import BudgetExhausted, Ledger, LedgerError, LedgerLocked
     from geodp.records.dask_files import read_dask
     from geodp.release import Release, private_mean
     from geodp.statistics.mean import MeanResult, frechet_mean
@@ -41,12 +41,15 @@ __all__ = [
     "SPD",
     "AuditResult",
     "Ball",
+    "BudgetExhausted",
     "Euclidean",
     "Gaussian",
     "Grassmann",
     "Hyperbolic",
     "Laplace",
     "Ledger",
+    "LedgerError",
+    "LedgerLocked",
     "Manifold",
     "MeanResult",
     "Plan",
@@ -71,7 +74,10 @@ _LATER = {
     "audit": "geodp.auditing",
     "Gaussian": "geodp.laws.families",
     "Laplace": "geodp.laws.families",
+    "BudgetExhausted": "geodp.privacy.ledger",
     "Ledger": "geodp.privacy.ledger",
+    "LedgerError": "geodp.privacy.ledger",
+    "LedgerLocked": "geodp.privacy.ledger",
     "MeanResult": "geodp.statistics.mean",
     "frechet_mean": "geodp.statistics.mean",
     "Plan": "geodp.planning",
