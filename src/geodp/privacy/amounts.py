@@ -102,9 +102,14 @@ def float_below(value: Decimal) -> float:
     return near if Decimal(near) <= value else math.nextafter(near, -math.inf)
 
 
-def shown(value: Decimal, rounding: str = ROUND_FLOOR, digits: int = 12) -> str:
-    """A number for a sentence: all of its digits if they are few, and else some, rounded to the safe side."""
+def shown(value: Decimal, digits: int = 12, rounding: str = ROUND_FLOOR) -> str:
+    """A number for a sentence: all of its digits if they are few, and else some of them, rounded down unless said otherwise."""
     return str(canonical(Context(prec=digits, rounding=rounding).plus(value)))
+
+
+def shown_above(value: Decimal, digits: int = 12) -> str:
+    """Like :func:`shown`, rounded up."""
+    return shown(value, digits, ROUND_CEILING)
 
 
 # ---------------------------------------------------------------------- sums

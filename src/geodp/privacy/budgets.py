@@ -36,6 +36,7 @@ from geodp.privacy.amounts import (
     power_sum,
     root,
     shown,
+    shown_above,
 )
 from geodp.privacy.cost import ApproximateCost, ConcentratedCost, Cost, GaussianCost, PureCost, SumCost, concentrated_rho, cost_of
 from geodp.privacy.notions import ApproximateDP, Privacy
@@ -313,12 +314,14 @@ def described(value: Decimal | EpsilonDelta) -> str:
     ('0.0228312', '3 and 0.000001')
     """
     numbers = value if isinstance(value, EpsilonDelta) else (value,)
-    return " and ".join(shown(number, ROUND_HALF_EVEN, digits=6) for number in numbers)
+    return " and ".join(shown(number, 6, ROUND_HALF_EVEN) for number in numbers)
 
 
 def meaning(cost: Cost) -> str:
     """What a cost reveals, in a sentence."""
-    return f"advantage at most {cost.advantage:.3g}, epsilon {cost.epsilon_at(1e-6):.4g} at delta 1e-6"
+    advantage, epsilon = cost.advantage, cost.epsilon_at(1e-6)
+    known = f"epsilon {shown_above(Decimal(epsilon), 4)}" if math.isfinite(epsilon) else "no epsilon known"
+    return f"advantage at most {shown_above(Decimal(advantage), 4)}, {known} at delta 1e-6"
 
 
 def cost_claimed(asked: Amount) -> Cost:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from numbers import Integral
 from typing import Any, final
 
@@ -16,7 +16,7 @@ from sqlalchemy import URL, Connection, Row, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError
 
 from geodp.inputs import real_number
-from geodp.privacy.amounts import Amount, Number, amount_of, exact_epsilon, exact_number, shown
+from geodp.privacy.amounts import Amount, Number, amount_of, exact_epsilon, exact_number, shown, shown_above
 from geodp.privacy.budgets import PAIR, PURE, REPLACE_ONE, UNITS, Budget, EpsilonDelta, NoPrice, Terms, cost_claimed, terms_of
 from geodp.privacy.cost import Cost, compose, cost_from_dict
 from geodp.privacy.database import (
@@ -136,9 +136,9 @@ class Ledger:
     >>> charge = ledger.charge("cohort", mu="0.1", what="somebody else's Gaussian mechanism")
     >>> print(ledger.budget("cohort"))
     budget      cohort: epsilon = 1, delta = 1e-06; neighbours: replace one record
-    spent       0.005 of 0.0243559 rho (rhos add up, to the largest rho that implies epsilon 1 and delta 0.000001)
-    left        0.0193559
-    all of it   advantage at most 0.0399, epsilon 0.3969 at delta 1e-6
+    spent       0.005 of 0.024356 rho (rhos add up, to the largest rho that implies epsilon 1 and delta 0.000001)
+    left        0.019356
+    all of it   advantage at most 0.03988, epsilon 0.3969 at delta 1e-6
     >>> folder.cleanup()
     """
 
@@ -337,8 +337,8 @@ class Ledger:
         terms = self._find(connection, layout, name, lock=lock)
         if terms.neighbours != neighbours:
             raise LedgerError(
-                f"the budget of {name!r} has the neighbours {terms.neighbours!r}, and this charge {neighbours!r}: charge a budget "
-                "opened for the same neighbours"
+                f"the budget of {name!r} has the neighbours {terms.neighbours!r}, and this charge {neighbours!r}: charge a "
+                "budget opened for the same neighbours"
             )
         try:
             price = terms.unit.price(asked, cost)
@@ -510,9 +510,7 @@ def _exhausted(name: str, terms: Terms, left: Amount, price: Amount, asked: Amou
     numbers, totals, unit = left.numbers, terms.total.numbers, terms.unit
     called = {each: "" if unit is PURE else f"{each} " for each in unit.names}
     has = " and ".join(f"{called[each]}{shown(numbers[each])} of {totals[each]}" for each in unit.names)
-    costs = " and ".join(
-        f"{called[each] if unit is PAIR else ''}{shown(price.numbers[each], ROUND_CEILING)}" for each in unit.names
-    )
+    costs = " and ".join(f"{called[each] if unit is PAIR else ''}{shown_above(price.numbers[each])}" for each in unit.names)
     said = f"{costs} {'were' if unit is PAIR else 'was'} asked for" if price == asked else f"this release costs {costs}"
     fits = " and ".join(f"{called[each]}{shown(numbers[each])}" for each in unit.names)
     if numbers[unit.names[0]] == 0:
