@@ -76,7 +76,7 @@ def show(ledger: LedgerOption = DEFAULT_LEDGER, as_json: JsonOption = False) -> 
         for each in budgets:
             amounts = [described(amount) for amount in (each.spent, each.left)]
             table.add_row(
-                *map(escape, (each.dataset, _total(each), *amounts, _above(each.advantage), _above(each.cost.epsilon_at(1e-6))))
+                *map(escape, (each.dataset, _total(each), *amounts, _above(each.advantage), _above(each.epsilon_at(1e-6))))
             )
         screen.print(table)
 
@@ -98,7 +98,7 @@ def _above(bound: float) -> str:
 
 
 def _budget_as_dict(budget: Budget) -> dict[str, Any]:
-    epsilon = budget.cost.epsilon_at(1e-6)
+    epsilon = budget.epsilon_at(1e-6)
     return {
         "dataset": budget.dataset,
         "unit": budget.unit,

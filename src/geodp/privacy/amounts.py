@@ -163,7 +163,7 @@ class Amount:
         return privacy_of(**{name: float_above(value) for name, value in self.numbers.items()})
 
     def __str__(self) -> str:
-        return " and ".join(f"{name} {shown(value)}" for name, value in self.numbers.items())
+        return " and ".join(f"{name} {float(value):g}" for name, value in self.numbers.items())
 
 
 def amount_of(

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 from typing import Literal, NamedTuple, final
 
 from geodp.privacy.amounts import (
@@ -35,8 +35,6 @@ from geodp.privacy.amounts import (
     in_steps,
     power_sum,
     root,
-    shown,
-    shown_above,
 )
 from geodp.privacy.cost import ApproximateCost, ConcentratedCost, Cost, GaussianCost, PureCost, SumCost, concentrated_rho, cost_of
 from geodp.privacy.notions import ApproximateDP, Privacy
@@ -210,7 +208,7 @@ def terms_of(
     """The terms of a budget that is asked for in exactly one notion.
 
     >>> print(terms_of(epsilon=1, delta=1e-6, compose="rho").rule)
-    rhos add up, to the largest rho that implies epsilon 1 and delta 0.000001
+    rhos add up, to the largest rho that implies epsilon 1 and delta 1e-06
     >>> terms_of(epsilon=1, delta=1e-6, compose="rho").total.rho
     Decimal('0.0243559703592')
     """
@@ -277,9 +275,9 @@ class Budget:
     everything that is ever charged to it learns no more than that, however each release was chosen. ``rule`` says how charges
     add up, and ``neighbours`` who is protected against what.
 
-    ``cost`` is that of all charges so far together (:func:`geodp.privacy.cost.compose`): ``budget.cost.advantage`` and
-    ``budget.cost.epsilon_at(1e-6)`` say what was revealed. They are bounds if what the releases cost was chosen in advance;
-    where it depended on earlier answers, rely on ``promise``.
+    ``cost`` is that of all charges so far together (:func:`geodp.privacy.cost.compose`). :attr:`advantage` and :meth:`epsilon_at`
+    say what they revealed: the lower of what follows from their costs and from the sum that is spent. These are bounds if what
+    the releases cost was chosen in advance; where it depended on earlier answers, rely on ``promise``.
     """
 
     dataset: str
@@ -294,34 +292,48 @@ class Budget:
 
     @property
     def advantage(self) -> float:
-        """By how much anyone's guess whose record is in the data can be better than chance, from all charges so far."""
-        return self.cost.advantage
+        """By how much anyone's guess which of two neighbouring data sets was used can be better than chance: 0 to 1."""
+        return min(cost.advantage for cost in self._bounds)
+
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon that makes ``(epsilon, delta)`` true of all charges so far; infinite if none is known to."""
+        return min(cost.epsilon_at(delta) for cost in self._bounds)
+
+    @property
+    def _bounds(self) -> list[Cost]:
+        """The cost of all charges, and that of a single mechanism that claims their sum: each bounds what was revealed."""
+        numbers = dict(zip(self.unit.split(" and "), _numbers(self.spent), strict=True))
+        spent = Amount(**{name: value for name, value in numbers.items() if value > 0})
+        return [self.cost, cost_claimed(spent)] if spent.numbers else [self.cost]
 
     def __str__(self) -> str:
+        pairs = zip(self.unit.split(" and "), _numbers(self.spent), _numbers(self.total), strict=True)
+        spent = " and ".join(f"{name} {_short(spent)} of {_short(total)}" for name, spent, total in pairs)
+        advantage, epsilon = (_short(bound) for bound in (self.advantage, self.epsilon_at(1e-6)))
         lines = [
             ("budget", f"{self.dataset}: {self.promise}; neighbours: {self.neighbours}"),
-            ("spent", f"{described(self.spent)} of {described(self.total)} {self.unit} ({self.rule})"),
+            ("spent", f"{spent} ({self.rule})"),
             ("left", described(self.left)),
-            ("all of it", meaning(self.cost)),
+            ("all of it", f"advantage at most {advantage}, epsilon {epsilon} at delta 1e-6"),
         ]
         return "\n".join(f"{name:<12}{text}" for name, text in lines)
+
+
+def _numbers(value: Decimal | EpsilonDelta) -> tuple[Decimal, ...]:
+    return value if isinstance(value, EpsilonDelta) else (value,)
+
+
+def _short(number: Decimal | float) -> str:
+    return f"{float(number):.6g}"
 
 
 def described(value: Decimal | EpsilonDelta) -> str:
     """Six digits of what is spent or left, for people; programs take the number itself.
 
     >>> described(Decimal("0.022831234567890123456789")), described(EpsilonDelta(Decimal(3), Decimal("1E-6")))
-    ('0.0228312', '3 and 0.000001')
+    ('0.0228312', '3 and 1e-06')
     """
-    numbers = value if isinstance(value, EpsilonDelta) else (value,)
-    return " and ".join(shown(number, 6, ROUND_HALF_EVEN) for number in numbers)
-
-
-def meaning(cost: Cost) -> str:
-    """What a cost reveals, in a sentence."""
-    advantage, epsilon = cost.advantage, cost.epsilon_at(1e-6)
-    known = f"epsilon {shown_above(Decimal(epsilon), 4)}" if math.isfinite(epsilon) else "no epsilon known"
-    return f"advantage at most {shown_above(Decimal(advantage), 4)}, {known} at delta 1e-6"
+    return " and ".join(map(_short, _numbers(value)))
 
 
 def cost_claimed(asked: Amount) -> Cost:

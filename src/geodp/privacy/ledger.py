@@ -59,7 +59,7 @@ class BudgetExhausted(LedgerError):
     ...         ledger.charge("study", rho=0.6, what="mean")
     ...     except geodp.BudgetExhausted as error:
     ...         print(error)
-    the data set 'study' has rho 0.5 of 0.5 left, 0.6 was asked for: ask for at most rho 0.5
+    the data set 'study' has rho 0.5 of 0.5 left, rho 0.6 was asked for: ask for at most rho 0.5
     """
 
 
@@ -136,9 +136,9 @@ class Ledger:
     >>> charge = ledger.charge("cohort", mu="0.1", what="somebody else's Gaussian mechanism")
     >>> print(ledger.budget("cohort"))
     budget      cohort: epsilon = 1, delta = 1e-06; neighbours: replace one record
-    spent       0.005 of 0.024356 rho (rhos add up, to the largest rho that implies epsilon 1 and delta 0.000001)
+    spent       rho 0.005 of 0.024356 (rhos add up, to the largest rho that implies epsilon 1 and delta 1e-06)
     left        0.019356
-    all of it   advantage at most 0.03988, epsilon 0.3969 at delta 1e-6
+    all of it   advantage at most 0.0398776, epsilon 0.396881 at delta 1e-6
     >>> folder.cleanup()
     """
 
@@ -507,16 +507,19 @@ def _asked(numbers: dict[str, Number | None], privacy: object, cost: object) -> 
 
 
 def _exhausted(name: str, terms: Terms, left: Amount, price: Amount, asked: Amount) -> str:
-    numbers, totals, unit = left.numbers, terms.total.numbers, terms.unit
-    called = {each: "" if unit is PURE else f"{each} " for each in unit.names}
-    has = " and ".join(f"{called[each]}{shown(numbers[each])} of {totals[each]}" for each in unit.names)
-    costs = " and ".join(f"{called[each] if unit is PAIR else ''}{shown_above(price.numbers[each])}" for each in unit.names)
-    said = f"{costs} {'were' if unit is PAIR else 'was'} asked for" if price == asked else f"this release costs {costs}"
-    fits = " and ".join(f"{called[each]}{shown(numbers[each])}" for each in unit.names)
-    if numbers[unit.names[0]] == 0:
+    def listed(text: Callable[[str], str]) -> str:
+        # a budget in epsilon alone needs no name for its number
+        return " and ".join(text(each) if terms.unit is PURE else f"{each} {text(each)}" for each in terms.unit.names)
+
+    exact = all(asked.numbers.get(each, 0) == price.numbers[each] for each in terms.unit.names)
+    has = listed(lambda each: f"{shown(left.numbers[each])} of {terms.total.numbers[each]}")
+    costs = listed(lambda each: shown_above(price.numbers[each]))
+    fits = listed(lambda each: shown(left.numbers[each]))
+    if left.numbers[terms.unit.names[0]] == 0:
         remedy = "no further release from it is possible"
     else:
-        remedy = f"ask for at most {fits}" if price == asked else f"ask for less, so that it costs at most {fits}"
+        remedy = f"ask for {'at most' if exact else 'less, so that it costs at most'} {fits}"
+    said = f"{costs} was asked for" if exact else f"this release costs {costs}"
     return f"the data set {name!r} has {has} left, {said}: {remedy}"
 
 
