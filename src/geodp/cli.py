@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
-import os
 import re
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, cast
+from typing import Annotated, Any, cast
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from geodp._version import __version__
+from geodp.cli_budget import budget
+from geodp.cli_common import DEFAULT_LEDGER as DEFAULT_LEDGER
+from geodp.cli_common import JsonOption, errors, one_sentence, say, screen
 from geodp.files.writing import check_place, write_whole
 
 #: A command line that the parser refuses; typer exports only the class below it.
@@ -45,7 +44,7 @@ class _Commands(typer.core.TyperGroup):
             if not standalone_mode:
                 raise
             if type(error).__name__ != "NoArgsIsHelpError":  # the help has been printed by then
-                _say(_usage(error))
+                say(_usage(error))
             code = 2
         except typer.Abort:
             if not standalone_mode:
@@ -65,24 +64,13 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     help="Release means of data on curved spaces with pure differential privacy.",
 )
-budget = typer.Typer(no_args_is_help=True, help="Open and inspect privacy budgets.")
 app.add_typer(budget, name="budget")
 
-
-class _Screen(Console):
-    def on_broken_pipe(self) -> NoReturn:
-        """An error like any other: the code that the console itself would end with, 1, says that a claim does not hold."""
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-
-
-screen = _Screen()
-errors = Console(stderr=True)
 
 MANIFOLDS = (
     "Euclidean(d), Sphere(d), Hyperbolic(d), SPD(k), SPDLogEuclidean(k), Grassmann(p, m), Rotations(n), "
     "PlanarShapes(landmarks) or Product(...)"
 )
-DEFAULT_LEDGER = "sqlite:///geodp-budget.db"
 
 ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help=f"Where the records live: {MANIFOLDS}.")]
 RadiusOption = Annotated[
@@ -106,66 +94,6 @@ ColumnsOption = Annotated[
     str | None, typer.Option("--columns", help="Which columns to read, by name or by position from 0: 'lat, lon'. Default: all.")
 ]
 BoundOption = Annotated[str, typer.Option("--bound", help="Sensitivity bound: sharp, or reimherr2021 for the paper's.")]
-LedgerOption = Annotated[str, typer.Option("--ledger", help="Where budgets are kept: sqlite:///FILE or postgresql+psycopg://...")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-
-
-@contextmanager
-def _one_sentence() -> Iterator[None]:
-    """Turn what may go wrong with public input into one sentence and exit code 2."""
-    try:
-        with _shown(), warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: _say(str(message), "warning")
-            yield
-    except (ValueError, TypeError, OSError) as error:
-        _refuse(_plain(error))
-    except typer.Exit:
-        raise
-    except Exception as error:  # its text, and a traceback, may hold records
-        _refuse(f"geodp failed inside with {type(error).__name__}, whose text may hold data and is not shown: please report it")
-
-
-@contextmanager
-def _shown() -> Iterator[None]:
-    """What was printed is out when this ends; if it cannot be, that is an error now and no complaint of the interpreter later."""
-    try:
-        yield
-    finally:
-        try:
-            if sys.stdout is not None:
-                sys.stdout.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise
-
-
-def _refuse(sentence: str) -> NoReturn:
-    _say(sentence)
-    raise typer.Exit(2) from None
-
-
-def _say(sentence: str, kind: str = "error") -> None:
-    errors.print(f"[bold red]{kind}:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
-
-
-def _plain(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    sentence = str(error)
-    for python, option in _SAID_IN_PYTHON.items():
-        sentence = re.sub(python, option, sentence)
-    return sentence
-
-
-#: Words of sentences that are made for those who program, and those of the command line.
-_SAID_IN_PYTHON = {
-    r"\b\w+=\w* \((?:or )?(--[\w-]+)\)": r"\1",  # columns= (or --columns)
-    r"\bbound='(\w+)'": r"--bound \1",
-    r"\bleave n out\b": "leave --records out",
-    r"^n is (\d+)": r"--records is \1",
-    r"\bname the layout, ": "name the layout with --layout, ",
-    r"\bopen (it|a data set) with its total epsilon( first)?$": r"open \1 with geodp budget open\2",
-}
 
 
 def _usage(error: Any) -> str:
@@ -254,7 +182,7 @@ def mean(
     the ball are moved to its boundary; records that are not points of the manifold count as the centre. Neither is reported:
     `geodp check` tells the curator.
     """
-    with _one_sentence():
+    with one_sentence():
         from geodp.files import read_records
         from geodp.privacy.ledger import Ledger
         from geodp.release import private_mean
@@ -289,7 +217,7 @@ def _dask() -> Any:
 @app.command()
 def layouts() -> None:
     """What the columns of a file may hold, for every manifold."""
-    with _one_sentence():
+    with one_sentence():
         from geodp.files import LAYOUTS
 
         print(LAYOUTS)
@@ -318,7 +246,7 @@ def plan_command(
 
     Reads no data. Example: **geodp plan --manifold "Sphere(2)" --radius 0.39 -n 1000 -e 1**
     """
-    with _one_sentence():
+    with one_sentence():
         from geodp.planning import plan
 
         given = {"--records": n, "--epsilon": epsilon, "--error": error}
@@ -353,7 +281,7 @@ def check(
     header: HeaderOption = None,
 ) -> None:
     """For the curator only: which records are invalid or outside the ball. **The output is not private.**"""
-    with _one_sentence():
+    with one_sentence():
         import numpy as np
 
         from geodp.files import read_records
@@ -416,7 +344,7 @@ def audit_command(
     Exit code 0: the bound does not exceed the claim. 1: the claim is refuted. 2: bad input. An audit can refute a claim, never
     prove it.
     """
-    with _one_sentence():
+    with one_sentence():
         from geodp.auditing import audit
         from geodp.files import read_records
 
@@ -459,71 +387,6 @@ def _check_picture(path: Path) -> None:
     check_place(path)
 
 
-@budget.command(name="open")
-def open_budget(
-    dataset: Annotated[str, typer.Argument(help="A name for the data set.")],
-    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="The total that may ever be spent on it.")],
-    ledger: LedgerOption = DEFAULT_LEDGER,
-) -> None:
-    """Give a data set a total budget."""
-    with _one_sentence():
-        from geodp.privacy.ledger import Ledger
-
-        book = Ledger(ledger)
-        book.open(dataset, epsilon)
-        place = repr(book).removeprefix("<Ledger ").removesuffix(">")  # without a password
-        print(f"{dataset}: {epsilon} to spend, kept in {place}")
-
-
-@budget.command()
-def show(ledger: LedgerOption = DEFAULT_LEDGER, as_json: JsonOption = False) -> None:
-    """All data sets: total, spent, left."""
-    with _one_sentence():
-        from geodp.privacy.ledger import Ledger
-
-        book = Ledger(ledger)
-        rows = [(name, str(book.total(name)), str(book.spent(name)), str(book.remaining(name))) for name in book.datasets()]
-        if as_json:
-            print(json.dumps([dict(zip(("dataset", "total", "spent", "left"), row, strict=True)) for row in rows], indent=2))
-            return
-        table = Table("data set", "total", "spent", "left")
-        for row in rows:
-            table.add_row(*map(escape, row))
-        screen.print(table)
-
-
-@budget.command()
-def history(
-    dataset: Annotated[str, typer.Argument(help="The data set.")],
-    ledger: LedgerOption = DEFAULT_LEDGER,
-    as_json: JsonOption = False,
-) -> None:
-    """Every charge of a data set, with the receipt of what was released for it."""
-    with _one_sentence():
-        from geodp.privacy.ledger import Ledger
-
-        charges = Ledger(ledger).history(dataset)
-        if as_json:
-            print(json.dumps([_charge_as_dict(charge) for charge in charges], indent=2))
-            return
-        table = Table("charge", "when (UTC)", "epsilon", "for", "receipt")
-        for charge in charges:
-            when = charge.at.strftime("%Y-%m-%d %H:%M:%S")
-            table.add_row(
-                str(charge.id),
-                when,
-                str(charge.epsilon),
-                escape(charge.what),
-                "yes" if charge.receipt else "none: no release is on record",
-            )
-        screen.print(table)
-
-
-def _charge_as_dict(charge: Any) -> dict[str, Any]:
-    receipt = json.loads(charge.receipt) if charge.receipt else None
-    return {"id": charge.id, "at": charge.at.isoformat(), "epsilon": str(charge.epsilon), "what": charge.what, "receipt": receipt}
-
-
 @app.command()
 def study(
     names: Annotated[list[str] | None, typer.Argument(help="Experiments to run; all of them if none is named.")] = None,
@@ -538,7 +401,7 @@ def study(
     and a self-contained **report.html** go to the output folder. A run that was interrupted continues where it stopped. The exit
     code is 1 if a claim does not hold. Processor time, over all cores: about 70 s with --quick, 8 minutes with --full.
     """
-    with _one_sentence():
+    with one_sentence():
         from geodp.study.experiment import FULL, QUICK
         from geodp.study.report import write_report
         from geodp.study.runner import NAMES, Interrupted, run
@@ -582,7 +445,7 @@ def demo(
     The picture shows the true mean beside the private one, which only a demonstration may do. (A voxel is not a person: the data
     show the machinery.)
     """
-    with _one_sentence():
+    with one_sentence():
         import numpy as np
 
         from geodp import data

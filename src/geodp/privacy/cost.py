@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any, ClassVar, final
 
 from flint import arb
 from scipy.optimize import brentq
+from scipy.special import erfinv
 
 from geodp.inputs import real_number
 from geodp.privacy.curves import (
@@ -74,7 +75,7 @@ class Cost(ABC):
 
     @final
     def epsilon_at(self, delta: float) -> float:
-        """The ``epsilon`` that makes ``(epsilon, delta)`` true of this cost.
+        """The ``epsilon`` that makes ``(epsilon, delta)`` true of this cost; infinite if none is known to.
 
         >>> round(GaussianCost(1.0).epsilon_at(1e-6), 4), LaplaceCost(1.0, 2).epsilon_at(1e-6) < 1.0
         (4.8866, True)
@@ -85,6 +86,8 @@ class Cost(ABC):
         most = 1.0
         while self.delta_at(most) > delta:
             most *= 2.0
+            if most > 1e12:  # some costs reveal everything with a chance above delta
+                return self.epsilon
 
         def excess(epsilon: float) -> float:
             return math.log(max(self.delta_at(epsilon), 1e-320) / delta)
@@ -154,7 +157,7 @@ class PureCost(Cost):
 
     *Gaussian privacy.* The trade-off function of randomised response is made of two lines that meet where both errors are
     ``1/(1 + exp(epsilon))``. That of ``N(0, 1)`` against ``N(mu, 1)`` is convex, ends where they end, and passes through that
-    point for ``Phi(-mu/2) = 1/(1 + exp(epsilon))``: so it lies below.
+    point for ``Phi(-mu/2) = 1/(1 + exp(epsilon))``, that is ``erf(mu/sqrt(8)) = tanh(epsilon/2)``: so it lies below.
 
     >>> cost = PureCost(1.0)
     >>> round(cost.advantage, 4), round(cost.rho, 4), round(cost.mu, 4)
@@ -174,6 +177,8 @@ class PureCost(Cost):
 
     @property
     def mu(self) -> float:
+        if self.bound < 1.0:  # Phi(-mu/2) is near 1/2 there, and its digits are lost
+            return _up(math.sqrt(8.0) * float(erfinv(math.tanh(0.5 * self.bound))))
         return _up(-2.0 * NormalDist().inv_cdf(1.0 / (1.0 + math.exp(self.bound)))) if self.bound < 36.0 else math.inf
 
     def delta_enclosure(self, epsilon: float) -> arb:
@@ -199,7 +204,7 @@ class LaplaceCost(Cost):
 
     @property
     def rho(self) -> float:
-        return upper_float(LaplaceCurve(self.ratio, self.dim).mean_loss())
+        return _laplace_rho(self.ratio, self.dim)
 
     @property
     def mu(self) -> float:
@@ -207,6 +212,11 @@ class LaplaceCost(Cost):
 
     def delta_enclosure(self, epsilon: float) -> arb:
         return _laplace_delta(self.ratio, self.dim, epsilon)
+
+
+@lru_cache(maxsize=1024)
+def _laplace_rho(ratio: float, dim: int) -> float:
+    return upper_float(LaplaceCurve(ratio, dim).mean_loss())
 
 
 @lru_cache(maxsize=1024)
@@ -293,14 +303,27 @@ class ApproximateCost(Cost):
 @final
 @dataclass(frozen=True)
 class SumCost(Cost):
-    """Several costs together, also if each was chosen after seeing what the earlier ones released.
+    """Several costs together; each query may be chosen after seeing what the earlier ones released.
 
-    Pure epsilons add up, and so do rhos (Rogers et al. 2016; Feldman and Zrnic 2021). The curve is the lower of the two bounds
-    that follow from these sums.
+    Pure epsilons add up, and so do rhos and the squares of mus (Rogers et al. 2016; Feldman and Zrnic 2021; Smith and Thakurta
+    2022). The curve is the lowest of the bounds that follow from these sums.
+
+    *Parts of which only one* ``(epsilon_i, delta_i)`` *is known.* Such a mechanism is what someone can make, without the data,
+    from one that with chance ``delta_i`` reveals everything and else is randomised response with ``epsilon_i`` (Kairouz, Oh and
+    Viswanath 2015). Whatever the data, the chance that any of them reveals everything is at most ``D``, the sum of the
+    ``delta_i``. If none does, the parts compose with ``epsilon_i`` as pure ones, so
+    ``delta(epsilon) <= D + (1 - D) delta'(epsilon)``, where ``delta'`` is the curve with the ``epsilon_i`` in their place.
+
+    *What is fixed.* These are the costs that were paid. If the costs themselves were chosen after seeing earlier answers, what
+    is guaranteed is a total that was fixed in advance and never passed, as a ledger keeps it.
 
     >>> total = compose([LaplaceCost(0.5, 6)] * 4)
     >>> total.epsilon, round(total.rho, 4), round(total.epsilon_at(1e-6), 3)
     (2.0, 0.0832, 1.938)
+    >>> round(compose([GaussianCost(0.6), GaussianCost(0.8)]).mu, 9)
+    1.0
+    >>> round(compose([ApproximateCost(1.0, 1e-7), PureCost(1.0)]).epsilon_at(1e-6), 3)
+    2.0
     """
 
     parts: tuple[Cost, ...]
@@ -316,18 +339,38 @@ class SumCost(Cost):
 
     @property
     def mu(self) -> float:
-        return math.inf
+        return _norm_above(part.mu for part in self.parts)
 
     def delta_enclosure(self, epsilon: float) -> arb:
+        slack, total_epsilon, rho, mu = self._sums
         bounds = [arb(1)]
-        if math.isfinite(self.epsilon):
-            bounds.append(pure_delta(self.epsilon, epsilon))
-        if math.isfinite(self.rho):
-            bounds.append(concentrated_delta(self.rho, epsilon))
-        return min(bounds, key=upper_float)
+        if math.isfinite(total_epsilon):
+            bounds.append(pure_delta(total_epsilon, epsilon))
+        if 0.0 < rho < math.inf:
+            bounds.append(concentrated_delta(rho, epsilon))
+        if 0.0 < mu < math.inf:
+            bounds.append(gaussian_delta(mu, epsilon))
+        best = min(bounds, key=upper_float)
+        return slack + (1 - slack) * best if slack < 1 else arb(1)
+
+    @cached_property
+    def _sums(self) -> tuple[arb, float, float, float]:
+        """The sum of the deltas of which nothing else is known, and epsilon, rho and mu of all the rest."""
+        leaves = list(_leaves(self.parts))
+        slack = sum((arb(part.slack) for part in leaves if isinstance(part, ApproximateCost)), arb(0))
+        rest = SumCost(tuple(PureCost(part.limit) if isinstance(part, ApproximateCost) else part for part in leaves))
+        return slack, rest.epsilon, rest.rho, rest.mu
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
+
+
+def _leaves(parts: Iterable[Cost]) -> Iterator[Cost]:
+    for part in parts:
+        if isinstance(part, SumCost):
+            yield from _leaves(part.parts)
+        else:
+            yield part
 
 
 _KINDS: dict[str, type[Cost]] = {
@@ -485,3 +528,14 @@ def _float_above(value: Fraction) -> float:
 def _sum_above(values: Iterable[float]) -> float:
     listed = list(values)
     return _float_above(sum(map(Fraction, listed), Fraction(0))) if all(map(math.isfinite, listed)) else math.inf
+
+
+def _norm_above(values: Iterable[float]) -> float:
+    listed = list(values)
+    if not all(map(math.isfinite, listed)):
+        return math.inf
+    square = sum((Fraction(value) ** 2 for value in listed), Fraction(0))
+    near = math.hypot(*listed)
+    while Fraction(near) ** 2 < square:
+        near = math.nextafter(near, math.inf)
+    return near
