@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from geodp.cli_common import DEFAULT_LEDGER, JsonOption, LedgerOption, one_sentence, screen
+from geodp.cli.common import DEFAULT_LEDGER, JsonOption, LedgerOption, one_sentence, screen
 
 if TYPE_CHECKING:
     from geodp.privacy.ledger import Budget, Charge

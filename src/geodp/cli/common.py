@@ -75,6 +75,8 @@ def _plain(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     sentence = str(error)
+    if sentence.startswith(("give exactly one of epsilon", "give the privacy to spend", "a delta goes with")):
+        sentence = re.sub(r"\b(epsilon|delta|rho|mu)\b", r"--\1", sentence)
     for python, option in _SAID_IN_PYTHON.items():
         sentence = re.sub(python, option, sentence)
     return sentence
@@ -90,4 +92,6 @@ _SAID_IN_PYTHON = {
     r"\bopen (it|a data set) with its total budget( first)?$": r"open \1 with geodp budget open\2",
     r"\bcompose='(\w+)'": r"--compose \1",
     r"^compose (is|must)\b": r"--compose \1",
+    r"\bmechanism='(\w+)'": r"--mechanism \1",
+    r"\blaw='(\w+)'": r"--law \1",
 }
