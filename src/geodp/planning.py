@@ -28,9 +28,7 @@ from geodp.statistics.sensitivity import Bound
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 #: The head of a plan's table of mechanisms.
-_HEAD = f"    {'all mechanisms':<20} " + " ".join(
-    f"{name:<14}" for name in ("expected error", "95% within", "noise scale", "rho spent")
-)
+_HEAD = f"    {'all mechanisms':<20} expected error 95% within     noise scale    rho spent"
 
 #: The numbers that a plan may look for.
 Unknown = Literal["epsilon", "rho", "mu"]
