@@ -132,9 +132,10 @@ def study(
 ) -> None:
     """Run the experiments of the paper again, beside ours, and check its theorems and our claims.
 
-    Experiments: neighbours, utility, bounds, privacy, rates, subspaces, circle, chains, beyond. Tables (CSV), figures (PNG, SVG)
-    and a self-contained **report.html** go to the output folder. A run that was interrupted continues where it stopped. The exit
-    code is 1 if a claim does not hold. Processor time, over all cores: about 70 s with --quick, 8 minutes with --full.
+    Experiments: neighbours, utility, bounds, privacy, rates, subspaces, circle, chains, beyond, notions. Tables (CSV), figures
+    (PNG, SVG) and a self-contained **report.html** go to the output folder. A run that was interrupted continues where it
+    stopped. The exit code is 1 if a claim does not hold. Processor time, over all cores: about 70 s with --quick, 8 minutes
+    with --full.
     """
     with one_sentence():
         from geodp.study.experiment import FULL, QUICK
