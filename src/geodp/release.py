@@ -330,7 +330,7 @@ def private_mean(
     """
     checked_ball(ball)
     privacy = privacy_of(epsilon, delta, rho, mu)
-    account = _Account.of(ledger, dataset, simulate)
+    account = Account.of(ledger, dataset, simulate)
     _check_options(project, simulate)
     refuse_mask(x, "x")
     statistic = FrechetMean(ball, bound)
@@ -388,7 +388,7 @@ def private_summary(
     if not isinstance(manifold, Manifold):
         raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
     privacy = privacy_of(epsilon, delta, rho, mu)
-    account = _Account.of(ledger, dataset, simulate)
+    account = Account.of(ledger, dataset, simulate)
     _check_options(None, simulate)
     claim = real_number(sensitivity, "the sensitivity")
     if not 0.0 < claim < math.inf:
@@ -428,14 +428,15 @@ def _one_point(value: ArrayLike, statistic: ClaimedSummary) -> Array:
         return point if statistic.ball is None else statistic.ball.clip(point)
 
 
-class _Account(NamedTuple):
+class Account(NamedTuple):
     """The budget that a release is charged to, if any."""
 
     ledger: Ledger | None
     dataset: str | None
 
     @classmethod
-    def of(cls, ledger: Any, dataset: Any, simulate: Any) -> _Account:
+    def of(cls, ledger: Any, dataset: Any, simulate: Any) -> Account:
+        """The account, or a sentence about what does not go together."""
         if (ledger is None) != (dataset is None):
             raise ValueError("a ledger and the name of a data set in it go together: give both or neither")
         if ledger is not None and not isinstance(ledger, Ledger):
@@ -449,50 +450,46 @@ class _Account(NamedTuple):
         if self.ledger is not None and self.dataset is not None:
             self.ledger.remaining(self.dataset)
 
-    def check(self, measurement: Measurement) -> None:
+    def check(self, cost: Cost, privacy: Privacy) -> None:
         """Before long work: whether the charge would be refused now. What counts is the charge."""
         if self.ledger is not None and self.dataset is not None:
-            self.ledger.check(self.dataset, **_spent(measurement))
+            self.ledger.check(self.dataset, cost=cost, privacy=privacy)
 
-    def charge(self, measurement: Measurement) -> int | None:
+    def charge(self, cost: Cost, privacy: Privacy, what: str) -> int | None:
+        """The number of the charge, which is on disk when this returns."""
         if self.ledger is None or self.dataset is None:
             return None
-        kind = _KINDS[type(measurement.statistic)]
-        what = shorten(f"{kind} on {measurement.statistic.codomain}", 500, placeholder=" ...")
-        return self.ledger.charge(self.dataset, **_spent(measurement), what=what).id
+        purpose = shorten(what, 500, placeholder=" ...")
+        return self.ledger.charge(self.dataset, cost=cost, privacy=privacy, what=purpose).id
 
-    def attach(self, release: Release) -> None:
+    def attach(self, charge: int | None, receipt: Callable[[], str]) -> None:
         """Keep the receipt with its charge. The budget is spent and the value drawn: a failure must not take the value along."""
-        if self.ledger is None or release.charge is None:
+        if self.ledger is None or charge is None:
             return
         try:
-            self.ledger.attach(release.charge, release.to_json())
+            self.ledger.attach(charge, receipt())
         except Exception as error:
             # of the ledger's sentence only what happened: its advice, to try again, would be wrong here
             why = str(error).partition(": ")[0] if isinstance(error, LedgerError) else type(error).__name__
             with warnings.catch_warnings():
                 warnings.simplefilter("always")  # where warnings are errors it would take the value along after all
                 warnings.warn(
-                    f"charge {release.charge} is entered and the release is made, but its receipt could not be kept in the "
-                    f"ledger ({why}). Do not release again: store this one with ledger.attach(release.charge, release.to_json())",
-                    stacklevel=5,
+                    f"charge {charge} is entered and the release is made, but its receipt could not be kept in the ledger "
+                    f"({why}). Do not release again: store this one with ledger.attach(release.charge, release.to_json())",
+                    stacklevel=4,
                 )
 
 
-def _spent(measurement: Measurement) -> dict[str, Any]:
-    noise, neighbours = measurement.noise, measurement.neighbours
-    return {"cost": noise.cost, "privacy": measurement.privacy, "neighbours": neighbours}
-
-
 def _release(
-    measurement: Measurement, compute: Callable[[], Array], account: _Account, simulate: np.random.Generator | None
+    measurement: Measurement, compute: Callable[[], Array], account: Account, simulate: np.random.Generator | None
 ) -> Release:
     """Check the budget, compute, charge, draw, write the receipt."""
     noise = measurement.noise
-    account.check(measurement)
-    true = _computed(compute)
-    charge = account.charge(measurement)
-    value, grid = _computed(lambda: _drawn(noise, true, simulate))
+    account.check(noise.cost, measurement.privacy)
+    true = computed(compute)
+    kind = _KINDS[type(measurement.statistic)]
+    charge = account.charge(noise.cost, measurement.privacy, f"{kind} on {measurement.statistic.codomain}")
+    value, grid = computed(lambda: _drawn(noise, true, simulate))
     claimed = isinstance(measurement.statistic, ClaimedSummary)
     release = Release(
         value=value,
@@ -508,7 +505,7 @@ def _release(
         charge=charge,
         neighbours="those of the caller's claim" if claimed else measurement.neighbours,
     )
-    account.attach(release)
+    account.attach(charge, release.to_json)
     return release
 
 
@@ -516,7 +513,7 @@ def _drawn(noise: Mechanism, true: Array, simulate: np.random.Generator | None) 
     return noise.draw(true) if simulate is None else (noise.simulate(true, 1, simulate)[0], None)
 
 
-def _computed(compute: Callable[[], T]) -> T:
+def computed(compute: Callable[[], T]) -> T:
     """What ``compute`` returns; if it fails for a reason of its own, the text of the exception, which may quote data, is lost."""
     try:
         # where the caller has floating-point errors raise, an underflow of one record would

@@ -187,6 +187,36 @@ class PureCost(Cost):
 
 @final
 @dataclass(frozen=True)
+class SelectionCost(Cost):
+    """A choice by the exponential mechanism: the privacy loss lies in an interval of length ``bound`` that holds 0.
+
+    So it is ``bound``-private, and ``bound^2/8``-zero-concentrated (Cesar and Rogers 2021, by Hoeffding's lemma).
+
+    >>> SelectionCost(0.4).rho
+    0.020000000000000004
+    """
+
+    bound: float
+    kind: ClassVar[str] = "selection"
+
+    @property
+    def epsilon(self) -> float:
+        return self.bound
+
+    @property
+    def rho(self) -> float:
+        return _float_above(Fraction(self.bound) ** 2 / 8)
+
+    @property
+    def mu(self) -> float:
+        return PureCost(self.bound).mu
+
+    def delta_enclosure(self, epsilon: float) -> arb:
+        return min(pure_delta(self.bound, epsilon), concentrated_delta(self.rho, epsilon), key=upper_float)
+
+
+@final
+@dataclass(frozen=True)
 class LaplaceCost(Cost):
     """Laplace noise in ``R^dim`` whose centres are at most ``ratio`` scales apart (:mod:`geodp.privacy.curves`).
 
@@ -374,12 +404,12 @@ def _leaves(parts: Iterable[Cost]) -> Iterator[Cost]:
 
 
 _KINDS: dict[str, type[Cost]] = {
-    cost.kind: cost for cost in (PureCost, LaplaceCost, GaussianCost, ConcentratedCost, ApproximateCost)
+    cost.kind: cost for cost in (PureCost, SelectionCost, LaplaceCost, GaussianCost, ConcentratedCost, ApproximateCost)
 }
 
 
 #: What each kind with one number to choose calls it.
-_PARAMETERS = {"pure": "bound", "laplace": "ratio", "gaussian": "shift", "concentrated": "bound"}
+_PARAMETERS = {"pure": "bound", "selection": "bound", "laplace": "ratio", "gaussian": "shift", "concentrated": "bound"}
 
 
 def cost_from_dict(stored: dict[str, Any]) -> Cost:
@@ -445,6 +475,15 @@ def pure_epsilon(privacy: Privacy) -> float:
     return _affordable(PureCost.kind, privacy)
 
 
+def selection_epsilon(privacy: Privacy) -> float:
+    """The largest epsilon of an exponential mechanism that keeps the privacy.
+
+    >>> round(selection_epsilon(ZeroConcentratedDP(0.02)), 9)
+    0.4
+    """
+    return _affordable(SelectionCost.kind, privacy)
+
+
 def concentrated_rho(privacy: Privacy) -> float | None:
     """The largest rho that implies the privacy; None if none does.
 
@@ -489,7 +528,9 @@ def _guess(kind: str, privacy: Privacy, dim: int | None) -> float:
             return {GaussianCost.kind: mu, ConcentratedCost.kind: 0.5 * mu**2}.get(kind, privacy.epsilon)
         case ZeroConcentratedDP():
             scale = 2.0 * privacy.rho * (dim or 1)
-            return {ConcentratedCost.kind: privacy.rho}.get(kind, math.sqrt(scale))
+            return {ConcentratedCost.kind: privacy.rho, SelectionCost.kind: math.sqrt(8.0 * privacy.rho)}.get(
+                kind, math.sqrt(scale)
+            )
     return privacy.size
 
 
