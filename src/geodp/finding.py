@@ -21,7 +21,7 @@ records are
 *The target.* A larger radius clips fewer records and needs more noise. Clipping costs at most ``k/n`` for each unit of the
 radius, noise ``E'(t)``; they balance at ``k = n E'(t)``, about ``2 d/epsilon`` records for Laplace noise with ``epsilon`` for
 the mean. But a target of few records cannot be told from none: it is at least ``(2/e) (log m + 3)`` for ``m`` radii and ``e``
-of the exponential mechanism, and where that decides, 1.3 times the radius is taken.
+of the exponential mechanism.
 """
 
 from __future__ import annotations
