@@ -138,7 +138,7 @@ class Ledger:
     budget      cohort: epsilon = 1, delta = 1e-06; neighbours: replace one record
     spent       rho 0.005 of 0.024356 (rhos add up, to the largest rho that implies epsilon 1 and delta 1e-06)
     left        0.019356
-    all of it   advantage at most 0.0398776, epsilon 0.396881 at delta 1e-6
+    all of it   advantage at most 0.0398776, epsilon 0.396857 at delta 1e-6
     >>> folder.cleanup()
     """
 
