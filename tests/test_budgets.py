@@ -236,6 +236,27 @@ def test_a_cost_above_what_was_asked_for_is_refused(books: Ledger) -> None:
     assert books.history("rho") == []
 
 
+@dataclasses.dataclass(frozen=True)
+class OwnCost(Cost):
+    """A cost that no ledger could read back."""
+
+    kind = "own"
+    epsilon = rho = mu = 0.5
+
+    def delta_enclosure(self, epsilon: float) -> Any:
+        return PureCost(0.5).delta_enclosure(epsilon)
+
+
+def test_a_cost_that_could_not_be_read_back_is_refused_before_the_charge(books: Ledger) -> None:
+    for cost in (OwnCost(), LaplaceCost(0.5, np.int64(3))):
+        for spend in (books.check, lambda *args, **options: books.charge(*args, what="mean", **options)):
+            with pytest.raises(TypeError, match="cannot be kept"):
+                spend("epsilon", 0.5, cost=cost)
+    kept = compose([GaussianCost(0.1), compose([LaplaceCost(0.1, 3), ApproximateCost(0.1, 1e-9)])])
+    charge = books.charge("epsilon and delta", epsilon=1, delta=1e-6, cost=kept, what="three at once")
+    assert books.history("epsilon and delta") == [charge]
+
+
 def test_exact_decimals_may_go_with_a_cost(books: Ledger) -> None:
     charge = books.charge("epsilon", Decimal("0.1000000000000000000000000001"), cost=LaplaceCost(0.1, 2), what="mean")
     assert (charge.epsilon, charge.cost) == (Decimal("0.1000000000000000000000000001"), LaplaceCost(0.1, 2))
