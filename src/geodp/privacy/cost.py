@@ -8,9 +8,10 @@ of privacy to the largest parameter of a family of costs.
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from statistics import NormalDist
@@ -33,13 +34,22 @@ from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, Ze
 
 #: Searches end this close, relatively, to the best parameter, on the side where the claim holds.
 _CLOSE = 1e-11
+#: Ratios of sensitivity to scale beyond which there is no privacy to speak of.
+_HUGE = 1e4
 
 
+@dataclass(frozen=True)
 class Cost(ABC):
     """The privacy that one release, or several together, spend."""
 
     #: The name by which receipts and ledgers keep it.
     kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float | int) and not 0.0 < value < math.inf:
+                raise ValueError(f"the {field.name} of a cost must be positive and finite but is {value}")
 
     @property
     @abstractmethod
@@ -125,7 +135,8 @@ class Cost(ABC):
         # miss is concave in exp(e), so it has one peak; beyond these ends it is not positive, or the curve is known to end
         far = min(self.epsilon, 40.0)
         best = minimum(lambda e: -miss(e), -far, far, steps=50)
-        return max(0.0, miss(best), miss(-far), miss(far))
+        # less what rounding may have added
+        return max(0.0, max(miss(best), miss(-far), miss(far)) * (1.0 - 1e-14) - 1e-15)
 
     @final
     def meets(self, privacy: Privacy) -> bool:
@@ -143,7 +154,7 @@ class Cost(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Its kind and its parameters, for receipts and ledgers."""
-        return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]  # every cost is a dataclass
+        return {"kind": self.kind, **asdict(self)}
 
     def __str__(self) -> str:
         named = {"epsilon": self.epsilon, "rho": self.rho, "mu": self.mu}
@@ -246,12 +257,13 @@ class LaplaceCost(Cost):
 
 @lru_cache(maxsize=1024)
 def _laplace_rho(ratio: float, dim: int) -> float:
-    return upper_float(LaplaceCurve(ratio, dim).mean_loss())
+    # the loss is at most the ratio; for huge ones that is as good as any bound, and their Bessel functions are past all digits
+    return ratio if ratio > _HUGE else upper_float(LaplaceCurve(ratio, dim).mean_loss())
 
 
 @lru_cache(maxsize=1024)
 def _laplace_delta(ratio: float, dim: int, epsilon: float) -> arb:
-    return LaplaceCurve(ratio, dim).delta(epsilon)
+    return pure_delta(ratio, epsilon) if ratio > _HUGE else LaplaceCurve(ratio, dim).delta(epsilon)
 
 
 @final
@@ -536,8 +548,9 @@ def _guess(kind: str, privacy: Privacy, dim: int | None) -> float:
 
 def _largest(kept: Callable[[float], bool], excess: Callable[[float], float], guess: float) -> float:
     """The largest parameter that is ``kept``, up to :data:`_CLOSE`; ``excess`` increases and is positive where it is not."""
-    if kept(guess) and not kept(guess * (1.0 + _CLOSE)):
-        return guess
+    for near in (guess, guess * (1.0 - 4e-16), guess * (1.0 - 2e-15)):  # closed forms, but for their rounding
+        if kept(near) and not kept(near * (1.0 + _CLOSE)):
+            return near
     low = high = guess
     step = 0.01
     if excess(guess) > 0.0:
@@ -558,10 +571,12 @@ def _largest(kept: Callable[[float], bool], excess: Callable[[float], float], gu
 
 def _up(value: float) -> float:
     """Above what a few roundings may have taken away."""
-    return value * (1.0 + 1e-14)
+    return math.nextafter(value * (1.0 + 1e-14), math.inf)
 
 
 def _float_above(value: Fraction) -> float:
+    if value > sys.float_info.max:
+        return math.inf
     near = float(value)
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 

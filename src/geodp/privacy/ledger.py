@@ -345,6 +345,8 @@ class Ledger:
         except NoPrice as error:
             kind = " and ".join(terms.unit.names) if terms.unit is not PURE else PURE.words
             raise LedgerError(f"the budget of {name!r} is in {kind}, and {error}") from None
+        if not any(price.numbers.values()):
+            raise LedgerError(f"a charge on {name!r} must spend something: its cost is zero")
         charges = self._amounts(connection, layout, name, terms)
         if not terms.unit.fits(price, terms.total, charges):
             raise BudgetExhausted(_exhausted(name, terms, terms.unit.left(terms.total, charges), price, asked))
