@@ -32,6 +32,8 @@ from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, Ze
 
 #: Searches end this close, relatively, to the best parameter, on the side where the claim holds.
 _CLOSE = 1e-11
+#: Past this ratio Laplace noise hides nothing and no quadrature holds: it is charged as any pure mechanism.
+_OPEN = 1e9
 
 
 class Cost(ABC):
@@ -199,14 +201,14 @@ class LaplaceCost(Cost):
 
     @property
     def rho(self) -> float:
-        return upper_float(LaplaceCurve(self.ratio, self.dim).mean_loss())
+        return PureCost(self.ratio).rho if self.ratio > _OPEN else upper_float(LaplaceCurve(self.ratio, self.dim).mean_loss())
 
     @property
     def mu(self) -> float:
         return PureCost(self.ratio).mu
 
     def delta_enclosure(self, epsilon: float) -> arb:
-        return _laplace_delta(self.ratio, self.dim, epsilon)
+        return pure_delta(self.ratio, epsilon) if self.ratio > _OPEN else _laplace_delta(self.ratio, self.dim, epsilon)
 
 
 @lru_cache(maxsize=1024)
