@@ -200,6 +200,8 @@ class Release:
             wrong = _first_invalid(stored)
             if wrong is None:
                 return _restored(stored)
+        except _InvalidField as reason:
+            wrong = str(reason)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
             pass
         # no field is quoted: the text may be anything, such as a file of records
@@ -507,7 +509,7 @@ def _release(
     kind = _KINDS[type(measurement.statistic)]
     what = f"{kind} on {measurement.statistic.codomain}"
     charge = account.charge(noise.cost, measurement.privacy, what, measurement.neighbours)
-    value, grid = computed(lambda: _drawn(noise, true, simulate))
+    value, grid = computed(lambda: _drawn(noise, true, simulate), said=())
     claimed = isinstance(measurement.statistic, ClaimedSummary)
     release = Release(
         value=value,
@@ -531,15 +533,18 @@ def _drawn(noise: Mechanism, true: Array, simulate: np.random.Generator | None) 
     return noise.draw(true) if simulate is None else (noise.simulate(true, 1, simulate)[0], None)
 
 
-def computed(compute: Callable[[], T]) -> T:
-    """What ``compute`` returns; if it fails for a reason of its own, the text of the exception, which may quote data, is lost."""
+def computed(compute: Callable[[], T], said: tuple[type[Exception], ...] = (ValueError,)) -> T:
+    """What ``compute`` returns; if it fails for a reason of its own, the text of the exception, which may quote data, is lost.
+
+    Those ``said`` are about public things: the shape or the number of records, the kind of a failure to read them.
+    """
     try:
         # where the caller has floating-point errors raise, an underflow of one record would
         with np.errstate(all="ignore"):
             return compute()
     except np.linalg.LinAlgError as error:  # a ValueError, but not of ours
         raise RuntimeError(_HIDDEN.format(type(error).__name__)) from None
-    except ValueError:  # said about public things: the shape or the number of records, the kind of a failure to read them
+    except said:
         raise
     except Exception as error:
         raise RuntimeError(_HIDDEN.format(type(error).__name__)) from None
@@ -562,6 +567,10 @@ def _flag(project: Any) -> bool | None:
 # ---------------------------------------------------------------------- reading receipts
 
 _KINDS: dict[type, str] = {FrechetMean: "mean", ClaimedSummary: "summary"}
+
+
+class _InvalidField(ValueError):
+    """A field that does not go with the others; the sentence quotes nothing but the manifold."""
 
 
 class _Requirement(NamedTuple):
@@ -602,8 +611,8 @@ _STORED: dict[str, _Requirement] = {
     **dict.fromkeys(("sensitivity", "scale"), _POSITIVE),
     **dict.fromkeys(("neighbours", "geodp", "manifold"), _LINE),
     **dict.fromkeys(("epsilon", "delta", "rho", "mu", "radius"), _or_null(_POSITIVE)),
-    "tolerance": _Requirement("a number from 0 on", lambda value: value == 0 or _is_positive(value)),
-    "mechanism": _Requirement(f"one of {', '.join(_MECHANISMS)}", lambda value: value in _MECHANISMS),
+    "tolerance": _Requirement("a number from 0 on", lambda value: _is_positive(value) or (value == 0 and value is not False)),
+    "mechanism": _Requirement(f"one of {', '.join(_MECHANISMS)}", lambda value: isinstance(value, str) and value in _MECHANISMS),
     "summary": _Requirement("mean or summary", lambda value: value in _KINDS.values()),
     "bound": _or_null(_Requirement(f"one of {', '.join(get_args(Bound))}", lambda value: value in get_args(Bound))),
     "numerics": _Requirement(f"{EXACT} or {SIMULATED}", lambda value: value in (EXACT, SIMULATED)),
@@ -647,9 +656,7 @@ def _restored(stored: dict[str, Any]) -> Release:
         statistic = FrechetMean(ball, stored["bound"])
     else:
         statistic = ClaimedSummary(manifold, stored["sensitivity"], ball)
-    value = manifold.read_points(stored["value"], "the value")
-    if value.shape != manifold.point_shape:
-        raise ValueError("the value is more than one point")
+    value = _stored_point(stored["value"], manifold)
     kind, family = _MECHANISMS[stored["mechanism"]]
     cost = _stored_cost(stored)
     noise: Mechanism
@@ -658,7 +665,7 @@ def _restored(stored: dict[str, Any]) -> Release:
         noise = TangentMechanism(stored["scale"], family, cost, ball, stored["projected"])
     else:
         noise = IntrinsicMechanism(stored["scale"], family, cost, manifold, ball, stored["projected"])
-        assert noise.law  # which exists only for some scales
+        _check_law(noise)
     _check_consistent(stored, statistic, privacy, noise)
     return Release(
         value=value,
@@ -694,6 +701,23 @@ def _check_consistent(
         and true.epsilon <= stated.epsilon * (1.0 + 1e-6)
     ):
         raise ValueError("the cost, the noise and the sensitivity contradict each other")
+
+
+def _stored_point(stored: Any, manifold: Manifold) -> Array:
+    try:
+        value = manifold.read_points(stored, "the value")
+    except (TypeError, ValueError):
+        value = None
+    if value is None or value.shape != manifold.point_shape:
+        raise _InvalidField(f"its value must be a point of {manifold}")
+    return value
+
+
+def _check_law(noise: IntrinsicMechanism) -> None:
+    try:
+        assert noise.law  # which exists only for some scales
+    except ValueError:
+        raise _InvalidField(f"there is no noise of its scale on {noise.manifold}") from None
 
 
 def _stored_cost(stored: dict[str, Any]) -> Cost:
