@@ -22,7 +22,7 @@ import geodp
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Laplace, Manifold, PlanarShapes, Rotations, Sphere
 from geodp.laws import exact
 from geodp.mechanisms.ambient import ambient_dimension
-from geodp.mechanisms.intrinsic import numerical_tolerance
+from geodp.statistics.mean import FrechetMean
 from geodp.planning import QUANTILES
 
 #: What the page offers, with a word on the records.
@@ -77,7 +77,7 @@ def table(manifold: Manifold, name: str) -> dict[str, Any]:
         return np.log([law.mean_radius(), *np.asarray(law.radius_quantile(QUANTILES))]) - log_scale
 
     def log_tolerance(radius: float) -> Values:
-        return np.log([numerical_tolerance(Ball(manifold, manifold.origin, radius))])
+        return np.log([FrechetMean(Ball(manifold, manifold.origin, radius)).tolerance])
 
     widest = min(limit, 2.0 * high / EPSILONS[0])
     # flat spaces have the same law at every scale
