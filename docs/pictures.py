@@ -363,7 +363,9 @@ def summary() -> None:
     for axis in range(3):
         jitter = rng.uniform(-0.06, 0.06, people)
         first = axis == 0
-        axes.plot(axis - 0.2 + jitter, people_shown[:, axis], ".", color=GREY, markersize=3, label="400 people" if first else None)
+        axes.plot(
+            axis - 0.2 + jitter, people_shown[:, axis], ".", color=GREY, markersize=3, label="400 people" if first else None
+        )
         axes.plot(
             axis + 0.2 + jitter[:80],
             percent(np.array(private))[:, axis],

@@ -7,6 +7,7 @@ The browser is an installed Chromium. Nothing here is random.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -181,15 +182,20 @@ def planned(plan: geodp.Plan) -> dict[str, str]:
 
 
 def same(found: dict[str, str], wanted: dict[str, str]) -> bool:
+    """To the last digit; mean errors, which the library integrates across a kink, to a part in a thousand."""
+    loose = {"expected": 1e-3, "paper": 1e-3}
     return all(
-        found[name] == wanted[name] if "none" in (found[name], wanted[name]) else float(found[name]) == float(wanted[name])
+        found[name] == wanted[name]
+        if "none" in (found[name], wanted[name])
+        else math.isclose(float(found[name]), float(wanted[name]), rel_tol=loose.get(name, 0.0))
         for name in FIELDS
     )
 
 
 def public_numbers(page: Any) -> tuple[str, float, int, float, float | None]:
     choice, delta = (
-        page.eval_on_selector(f"#explorer-{name}", "select => select.selectedOptions[0].textContent") for name in ("manifold", "delta")
+        page.eval_on_selector(f"#explorer-{name}", "select => select.selectedOptions[0].textContent")
+        for name in ("manifold", "delta")
     )
     values = [page.text_content(f"#explorer-{name}-value") for name in ("radius", "n", "epsilon")]
     pure = delta.startswith("none")
@@ -202,7 +208,7 @@ def test_the_explorer_says_what_plan_says(site: Path, page: Any) -> None:
     rng = np.random.default_rng(0)
     count = page.eval_on_selector("#explorer-manifold", "select => select.options.length")
     deltas = page.eval_on_selector("#explorer-delta", "select => select.options.length")
-    seen, mechanisms = set(), set()
+    seen = set()
     for choice in range(count):
         page.select_option("#explorer-manifold", str(choice))
         for i in range(8):
@@ -216,9 +222,7 @@ def test_the_explorer_says_what_plan_says(site: Path, page: Any) -> None:
             manifold, radius, n, epsilon, delta = public
             assert not same(found, planned(plan_of(manifold, radius, n, 1.01 * epsilon, delta)))
             seen.add(found["expected"])
-            mechanisms.add(plan.noise.name)
     assert len(seen) > 40
-    assert len(mechanisms) >= 2
     assert page.troubles == []
 
 
@@ -228,7 +232,11 @@ def test_the_explorer_tells_when_a_release_says_nothing(site: Path, page: Any) -
     for n, silent in ((0, True), (50, False)):
         set_sliders(page, epsilon=0, n=n, radius=100)
         assert ("will say nothing" in page.text_content("#explorer-message")) is silent
-        assert ("will say nothing" in str(plan_of(*public_numbers(page)))) is silent
+        plan = plan_of(*public_numbers(page))
+        assert ("will say nothing" in str(plan)) is silent
+        assert same(shown(page), planned(plan))
+        # no law on the manifold is as wide as that
+        assert page.text_content("#explorer-mechanism") == plan.noise.name == ("tangent" if silent else "Riemannian") + " Laplace"
 
 
 def test_the_explorer_works_with_the_keyboard_and_every_control_has_a_label(site: Path, page: Any) -> None:

@@ -28,7 +28,7 @@
   /** The logarithm of the volume density of a manifold, averaged over directions. */
   function logVolume(space, s) {
     const value = evaluate(space.volume, s, 0);
-    return space.diameter === null ? value : Math.log(Math.max(value, 1e-300));
+    return space.diameter === null ? value : space.power * Math.log(Math.max(value, 1e-300));
   }
 
   // nodes and weights of the Gauss-Legendre rule with ten points on [-1, 1]; the other half is symmetric
@@ -57,17 +57,22 @@
     return { density: (s) => Math.exp(log(s) - peak), end };
   }
 
-  const PANELS = 90;
+  const PANELS = 60;
 
   /** The mean of min(length, most). */
   function meanLength({ density, end }, most) {
     const cut = Math.min(most, end);
     let mass = 0, first = 0;
     for (const [low, high] of [[0, cut], [cut, end]]) {
-      for (let i = 0; i < PANELS && high > low; i++) {
-        const a = low + (high - low) * i / PANELS, b = low + (high - low) * (i + 1) / PANELS;
-        mass += integral(density, a, b);
-        first += integral((s) => Math.min(s, cut) * density(s), a, b);
+      const half = (high - low) / (2 * PANELS);
+      for (let i = 0; i < PANELS && half > 0; i++) {
+        for (let j = 0; j < 5; j++) {
+          for (const node of [NODES[j], -NODES[j]]) {
+            const s = low + half * (2 * i + 1 + node), weight = half * WEIGHTS[j] * density(s);
+            mass += weight;
+            first += weight * Math.min(s, cut);
+          }
+        }
       }
     }
     return first / mass;

@@ -1,8 +1,8 @@
 """The numbers behind the explorer page, computed by the library when the site is built.
 
-Everything the page shows follows from the volume density of a manifold averaged over directions, as a function of the radius; from
-the numerical tolerance, as a function of the radius of the ball; and from what each amount of privacy affords, for each mechanism. The
-two functions are tabulated as piecewise Chebyshev interpolants; a few lines of JavaScript evaluate and integrate them.
+Everything the page shows follows from three things: the volume density of a manifold averaged over directions, as a function of
+the radius; the numerical tolerance, as a function of the radius of the ball; and what each amount of privacy affords, for each
+mechanism. The two functions are tabulated as piecewise Chebyshev interpolants, and JavaScript evaluates and integrates them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sphinx.application import Sphinx
 
 import geodp
-from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, Sphere
+from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, SPDLogEuclidean, Sphere
 from geodp.laws import exact
 from geodp.laws.volume import mean_volume
 from geodp.mechanisms.ambient import ambient_dimension
@@ -35,9 +35,11 @@ MANIFOLDS: dict[Manifold, str] = {
     Sphere(2): "directions",
     Sphere(1): "angles, clock times",
     Sphere(5): "compositions of six parts",
+    Sphere(30): "compositions of 31 parts",
     Hyperbolic(2): "embeddings of trees",
     SPD(2): "2x2 covariance matrices",
     SPD(3): "diffusion tensors",
+    SPDLogEuclidean(6): "6x6 covariance matrices, flat metric",
     Rotations(3): "orientations",
     Grassmann(1, 3): "axes",
     PlanarShapes(4): "outlines of four landmarks",
@@ -79,10 +81,12 @@ def table(manifold: Manifold, name: str) -> dict[str, Any]:
     # wide noise is drawn up to this scale, where its tail is hundreds of times as long
     farthest = manifold.diameter if bounded else 700.0 / max(manifold.volume_entropy, 1.0)
     density = mean_volume(manifold, farthest)
+    # on spheres a power of a function that is not small: the table needs fewer digits
+    power = max(manifold.dim - 1, 1) if isinstance(manifold, Sphere) else 1
 
     def volume(radius: float) -> Values:
         log_mean = density.log_mean(np.array([radius]))
-        return np.exp(log_mean) if bounded else log_mean
+        return np.exp(log_mean / power) if bounded else log_mean
 
     def log_rounding(radius: float) -> Values:
         ball = Ball(manifold, manifold.origin, radius)
@@ -101,6 +105,7 @@ def table(manifold: Manifold, name: str) -> dict[str, Any]:
         "projected": math.pi / 3.0 if isinstance(manifold, Sphere) else (0.0 if bounded else None),
         "radii": [_nice(low + (high - low) * i / 100) for i in range(101)],
         "ambient": ambient_dimension(Ball(manifold, manifold.origin, low)),
+        "power": power,
         "volume": fit(volume, 1e-9, farthest * (1.0 - 1e-12), 1e-11 if bounded else 1e-9),
         "rounding": fit(log_rounding, 0.99 * low, 1.01 * high, 1e-6),
         "mechanisms": [[affordable(manifold, epsilon, delta) for epsilon in EPSILONS] for delta in DELTAS],
@@ -108,9 +113,10 @@ def table(manifold: Manifold, name: str) -> dict[str, Any]:
 
 
 def affordable(manifold: Manifold, epsilon: float, delta: float | None) -> list[tuple[float, float] | None]:
-    """For each of the four mechanisms the largest ratio of sensitivity to scale, and the advantage that it costs; None if none."""
-    ball = Ball(manifold, manifold.origin, 0.1)
-    return [_affordable(each) for each in candidates(Hidden(manifold, 1.0, ball, 1.0), privacy_of(float(f"{epsilon:.3g}"), delta))]
+    """For each of the four mechanisms the largest ratio of sensitivity to scale, and its advantage; None if it cannot be used."""
+    privacy = privacy_of(float(f"{epsilon:.3g}"), delta)
+    hidden = Hidden(manifold, 1.0, Ball(manifold, manifold.origin, 0.1), 1.0)
+    return [_affordable(candidate) for candidate in candidates(hidden, privacy)]
 
 
 def _affordable(candidate: Candidate) -> tuple[float, float] | None:
@@ -120,9 +126,7 @@ def _affordable(candidate: Candidate) -> tuple[float, float] | None:
     except Unsuitable:
         return None
     intrinsic = candidate.kind == "intrinsic"
-    cost = (
-        intrinsic_cost(manifold, candidate.family, ratio) if intrinsic else tangent_cost(manifold.dim, candidate.family, ratio)
-    )
+    cost = intrinsic_cost(manifold, candidate.family, ratio) if intrinsic else tangent_cost(manifold.dim, candidate.family, ratio)
     return ratio, cost.advantage
 
 
