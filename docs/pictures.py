@@ -494,7 +494,7 @@ def architecture() -> None:
         (0.4, "records", "private", ORANGE),
         (2.4, "Ball.clip", "public ball,\none by one", ORANGE),
         (4.4, "statistic", "a mean, or your own;\npublic tolerance", ORANGE),
-        (6.4, "mechanism", "exact noise on M\nor in its tangent space", BLUE),
+        (6.4, "mechanism", "exact noise,\nintrinsic or tangent", BLUE),
         (8.4, "Release", "value, receipt, error\nbar, privacy curve", GREEN),
     ]
     for x, name, words, colour in boxes:
