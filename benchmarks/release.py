@@ -13,7 +13,9 @@ from benchmarks.mean import case
 from benchmarks.timing import Cell, Table, best_seconds, duration
 from geodp import SPD, private_mean
 from geodp.laws import exact
-from geodp.mechanisms.intrinsic import calibrate
+from geodp.measurement import Measurement
+from geodp.privacy.notions import PureDP
+from geodp.statistics.mean import FrechetMean
 
 FIRST_MEAN = """
 import time
@@ -64,7 +66,7 @@ def tables(quick: bool) -> Iterator[Table]:
 
     x, ball = case(SPD(3), 1000, 0.4, 1.5)
     release = private_mean(x, ball, 1.0)
-    scale = calibrate(ball, len(x), 1.0, "sharp").scale
+    scale = Measurement(FrechetMean(ball), len(x), PureDP(1.0)).noise.scale
     whole, drawn, shown = best_seconds(
         lambda: private_mean(x, ball, 1.0),
         lambda: exact.sample(ball.manifold, scale, release.value),

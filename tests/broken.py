@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from cases import measured
 
 from geodp import SPD, Ball, Euclidean, Grassmann, Laplace, Product, Sphere, frechet_mean, sensitivity
 from geodp.auditing import AuditResult, MeanMechanism, audit
 from geodp.auditing.events import KINDS, Kind
 from geodp.inputs import Array
-from geodp.mechanisms.intrinsic import calibrate
 
 SOLID: tuple[Kind, ...] = ("law", "array", "atoms")
 
@@ -32,7 +32,7 @@ class Claim:
 
     @property
     def scale(self) -> float:
-        return calibrate(self.ball, self.n, self.epsilon).scale
+        return measured(self.ball, self.n, self.epsilon).noise.scale
 
     def mean(self, x: Array) -> Array:
         return frechet_mean(x, self.ball).point
@@ -117,7 +117,7 @@ def true_mean(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Ge
 def floats(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Generator) -> Array:
     """The simulator in place of the exact sampler."""
     path = "float" if faulty else "exact"
-    return MeanMechanism(claim.ball, claim.n, claim.epsilon, path=path, seeded=True)(x, size, rng)
+    return MeanMechanism(measured(claim.ball, claim.n, claim.epsilon), path=path, seeded=True)(x, size, rng)
 
 
 # ------------------------------------------------------------------------------------------ the battery

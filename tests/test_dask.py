@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from geodp import SPD, Ball, Euclidean, Grassmann, Ledger, Manifold, Sphere, frechet_mean, private_mean
 from geodp.cli import app
 from geodp.compute.passes import Pass
-from geodp.statistics.mean import mean_of_counted
+from geodp.statistics.mean import FrechetMean
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -252,7 +252,7 @@ def test_a_data_set_that_changes_between_counting_and_summing_is_refused(client:
         lambda b: b[1:], chunks=((math.nan,) * 10, (3,)), dtype=float
     )
     with pytest.raises(ValueError, match="990"):
-        mean_of_counted(x, ball, 1000)
+        FrechetMean(ball).compute(x, 1000)
 
 
 terms = st.lists(

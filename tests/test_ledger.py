@@ -403,7 +403,9 @@ def test_a_newer_schema_is_refused_and_left_alone(file: Path) -> None:
         "DELETE FROM geodp_schema", "UPDATE geodp_schema SET version = 0", "UPDATE geodp_schema SET version = 'one'",
         "UPDATE geodp_charge SET epsilon = '-0.5'", "UPDATE geodp_charge SET epsilon = 'NaN'",
         "UPDATE geodp_charge SET epsilon = ''", "UPDATE geodp_charge SET epsilon = x'00'",
-        "UPDATE geodp_dataset SET epsilon = 'Infinity'",
+        "UPDATE geodp_dataset SET epsilon = 'Infinity'", "UPDATE geodp_dataset SET unit = 'zeta'",
+        "UPDATE geodp_dataset SET unit = 'rho'", "UPDATE geodp_dataset SET unit = 'rho', rho = '1'",
+        "UPDATE geodp_dataset SET unit = 'epsilon and delta'", "UPDATE geodp_charge SET epsilon = NULL",
     ],
 )  # fmt: skip
 def test_an_entry_that_cannot_be_right_stops_all_charges(file: Path, damage: str) -> None:
@@ -422,10 +424,15 @@ def test_a_table_that_is_gone_stops_all_charges(file: Path) -> None:
     in_one_sentence(caught.value)
 
 
-def test_a_time_that_cannot_be_read_is_damage(file: Path) -> None:
-    sql(file, "UPDATE geodp_charge SET at = 'yesterday'")
-    with pytest.raises(LedgerError, match="is damaged"):
-        Ledger(f"sqlite:///{file}").history("scans")
+@pytest.mark.parametrize(
+    "damage", ["at = 'yesterday'", "cost = '{}'", 'cost = \'{"kind": "free"}\'', "cost = 'x'", "asked = '{\"z\": 1}'"]
+)
+def test_a_time_or_a_cost_that_cannot_be_read_is_damage(file: Path, damage: str) -> None:
+    sql(file, f"UPDATE geodp_charge SET {damage}")
+    ledger = Ledger(f"sqlite:///{file}")
+    for use in (ledger.history, ledger.budget):
+        with pytest.raises(LedgerError, match="is damaged"):
+            use("scans")
 
 
 def test_pages_of_rubbish_are_damage_and_not_a_budget(file: Path) -> None:

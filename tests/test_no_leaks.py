@@ -139,7 +139,7 @@ BAD_CALLS: dict[str, Callable[[], object]] = {
     "long integers": lambda: private_mean([[8675309 * 10**400, 0, 1]], NORTH, 1.0),
     "longdouble": lambda: private_mean(X.astype(np.longdouble) * np.longdouble("1e4000"), NORTH, 1.0),
     "wrong manifold": lambda: private_mean(secret_records(20, 3, 3), Ball(SPD(2), np.eye(2), 1.0), 1.0),
-    "no law": lambda: private_mean(secret_records(2, 3, 3), Ball(SPD(3), np.eye(3), 1.0), 1.0),
+    "no law": lambda: private_mean(secret_records(2, 3, 3), Ball(SPD(3), np.eye(3), 1.0), 1.0, mechanism="intrinsic"),
     "bound": lambda: private_mean(X, NORTH, 1.0, bound="blunt"),
     "no ledger": lambda: private_mean(X, NORTH, 1.0, dataset="d"),
     "simulated": lambda: private_mean(X, NORTH, 1.0, simulate=7),
@@ -195,13 +195,23 @@ def test_no_failure_of_the_ledger_quotes_a_record(tmp_path: Path, listening: Lis
     assert listening(spend) is not None
 
 
-@pytest.mark.parametrize("place", ["mean_of_counted", "_draw", "exact.sample"])
+DRAWS = ["release._drawn", "laws.exact.sample", "mechanisms.tangent.TangentMechanism.coordinates"]
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("statistics.mean.FrechetMean.compute", RuntimeError),
+        *((place, kind) for place in DRAWS for kind in (RuntimeError, ValueError)),
+    ],
+)
 def test_a_failure_inside_loses_its_text_which_may_quote_data(
-    place: str, listening: Listen, monkeypatch: pytest.MonkeyPatch
+    place: str, kind: type[Exception], listening: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"geodp.release.{place}", raising(RuntimeError("record 8675309 broke it")))
-    raised = listening(lambda: private_mean(secret_points(Sphere(2)), NORTH, 1.0))
-    assert str(raised) == "the release failed with RuntimeError, whose text may hold data and is not shown"
+    """A ``ValueError`` of the mean is about public things, such as the number of records; one of the draw cannot be."""
+    monkeypatch.setattr(f"geodp.{place}", raising(kind("record 8675309 broke it")))
+    raised = listening(lambda: private_mean(secret_points(Sphere(2)), NORTH, 1.0, mechanism="tangent"))
+    assert str(raised) == f"the release failed with {kind.__name__}, whose text may hold data and is not shown"
     assert not getattr(raised, "__notes__", [])
 
 
@@ -478,7 +488,7 @@ app()
 @pytest.mark.parametrize(
     ("module", "name", "kind"),
     [
-        ("geodp.release", "mean_of_counted", "RuntimeError"),
+        ("geodp.release", "_drawn", "RuntimeError"),
         ("geodp.laws.exact", "sample", "KeyError"),
     ],
 )

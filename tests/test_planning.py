@@ -32,6 +32,7 @@ from geodp import (
 )
 from geodp.planning import QUANTILES, Plan
 from geodp.plots import error_against_n
+from geodp.privacy.notions import PureDP
 
 NORTH = np.array([0.0, 0.0, 1.0])
 CAP = Ball(Sphere(2), NORTH, math.pi / 8)
@@ -66,16 +67,27 @@ def cdf_on_the_sphere(t: float, s: float) -> float:
 @pytest.mark.parametrize("epsilon", [0.25, 1.0, 3.0])
 @pytest.mark.parametrize("n", [2, 25, 100, 5000])
 def test_on_the_sphere_everything_follows_from_closed_forms(n: int, epsilon: float) -> None:
-    found = plan(CAP, n, epsilon)
+    """A draw is moved into the cap, so that no error exceeds its diameter."""
+    found = plan(CAP, n, epsilon, mechanism="intrinsic")
     scale = 2.0 * math.tan(math.pi / 8) / (n * epsilon)
+    most = 2.0 * CAP.radius
     if n == 2:
         scale = min(scale, math.pi / 4 / epsilon)  # both means are in the ball
     assert found.scale == pytest.approx(scale, rel=1e-7)
-    assert found.expected_error == pytest.approx(mean_on_the_sphere(found.scale), rel=1e-9)
+    capped = integrate.quad(lambda t: 1.0 - cdf_on_the_sphere(t, found.scale), 0.0, most, epsabs=0.0, epsrel=1e-10, limit=200)[0]
+    assert found.expected_error == pytest.approx(capped, rel=1e-7)
+    assert capped == pytest.approx(mean_on_the_sphere(found.scale), rel=1e-3) or most < 9.0 * found.scale
     assert set(found.quantiles) == set(QUANTILES)
     for q, error in found.quantiles.items():
-        assert cdf_on_the_sphere(error, found.scale) == pytest.approx(q, rel=1e-8)
+        if error < most:
+            assert cdf_on_the_sphere(error, found.scale) == pytest.approx(q, rel=1e-8)
+        else:
+            assert error == pytest.approx(most, rel=1e-12)
+            assert cdf_on_the_sphere(most, found.scale) < q
     assert (found.n, found.epsilon) == (n, epsilon)
+    best = plan(CAP, n, epsilon)
+    assert best.expected_error <= found.expected_error, "all mechanisms are looked at, and the best is taken"
+    assert found.expected_error in [option.expected_error for option in best.options]
 
 
 @pytest.mark.parametrize(("n", "expected"), [(25, 0.3623), (50, 0.1803), (100, 0.0900), (250, 0.0360)])
@@ -184,11 +196,14 @@ def test_the_fewest_records_are_found_where_the_ball_itself_bounds_the_sensitivi
 @pytest.mark.parametrize("error", [4.0, 30.0, 1e3])
 def test_an_error_that_is_easy_to_reach_still_gets_a_law_that_exists(error: float) -> None:
     ball = Ball(SPD(2), np.eye(2), 1.0)
-    found = plan(ball, epsilon=1.0, error=error)
+    found = plan(ball, epsilon=1.0, error=error, mechanism="intrinsic")
     assert found.expected_error <= error * (1.0 + 1e-9)
     # with 1 record the scale 2 is past the limit 1.4142 of the law
-    fewest = next(n for n in range(2, 1000) if plan(ball, n, 1.0).expected_error <= error)
+    fewest = next(n for n in range(2, 1000) if plan(ball, n, 1.0, mechanism="intrinsic").expected_error <= error)
     assert found.n == fewest
+    assert plan(ball, 50, error=error, mechanism="intrinsic").expected_error <= error * (1.0 + 1e-9)
+    # in the tangent space there is a law for every scale, and no error is above twice the radius
+    assert plan(ball, epsilon=1.0, error=error).n == 1
     assert plan(ball, 50, error=error).expected_error <= error * (1.0 + 1e-9)
 
 
@@ -278,22 +293,30 @@ def test_a_plan_is_written_for_people_and_for_programs() -> None:
 def test_the_numbers_of_a_plan_stand_below_each_other_and_the_scale_says_what_it_is_made_of() -> None:
     for ball, counts in ((CAP, False), (Ball(SPD(3), np.eye(3), 12.0), True)):
         found = plan(ball, 1000, 10.0)
-        rows = [line for line in str(found).splitlines()[1:] if not line.startswith(("  with", "  ambient"))]
-        assert len(rows) == 7
+        lines = str(found).splitlines()
+        assert lines[1] == f"  mechanism        {found.noise.name}"
+        rows, table = lines[2:9], lines[10:15]
+        assert [row[2:17].strip() for row in rows][:3] == ["sensitivity", "noise scale", "expected error"]
         for row in rows:
             assert re.fullmatch(r"  \S.{14}  [0-9].*", row), row
-        assert (2.0 * found.calibration.tolerance > 0.01 * found.sensitivity) is counts
-        made = re.search(r"noise scale      (\S+) = \((\S+) \+ 2 \* (\S+)\)/epsilon$", rows[1])
+        assert lines[9].startswith("  cost             epsilon 10, rho ")
+        assert table[0] == "  all mechanisms     expected error  95% within  scale"
+        for option, line in zip(found.options, table[1:], strict=True):
+            assert line[2:5] == ("* " if option.name == found.noise.name else "  ") + option.name[0]
+            said = f"not here: {option.refusal}" if option.refusal else f"{option.expected_error:<12.4g} {option.error_95:<11.4g}"
+            assert f"{option.name:<20} {said}" in line
+        assert (2.0 * found.measurement.tolerance > 0.01 * found.sensitivity) is counts
+        made = re.search(r"sensitivity      (\S+), and 2 \* (\S+) for rounding$", rows[0])
         assert (made is not None) is counts
         if made is not None:
-            scale, sensitivity, tolerance = map(float, made.groups())
-            assert scale == pytest.approx((sensitivity + 2.0 * tolerance) / 10.0, rel=0.02)
+            sensitivity, tolerance = map(float, made.groups())
+            assert found.scale == pytest.approx((sensitivity + 2.0 * tolerance) / 10.0, rel=0.02)
 
 
 SENTENCES: list[tuple[dict[str, Any], str]] = [
-    ({}, "two of n, epsilon and error but was given none of them"),
-    ({"n": 5}, "two of n, epsilon and error but was given n$"),
-    ({"n": 5, "epsilon": 1.0, "error": 0.1}, "was given n and epsilon and error"),
+    ({}, "two of n, the privacy and error but was given none of them"),
+    ({"n": 5}, "two of n, the privacy and error but was given n$"),
+    ({"n": 5, "epsilon": 1.0, "error": 0.1}, "was given n and the privacy and error"),
     ({"n": 0, "epsilon": 1.0}, "the number of records n must be at least 1 but is 0"),
     ({"n": -3, "epsilon": 1.0}, "the number of records n must be at least 1 but is -3"),
     ({"n": 2.5, "epsilon": 1.0}, "number of records n"),
@@ -325,14 +348,27 @@ def test_past_the_existence_of_the_law_the_sentence_names_what_works() -> None:
     with pytest.raises(
         ValueError, match=r"noise of scale 2 is too wide to draw on SPD\(3\).*the scale must be below 0\."
     ) as caught:
-        plan(Ball(SPD(3), np.eye(3), 1.0), 1, 1.0)
-    assert "n * epsilon above" in str(caught.value)
+        plan(Ball(SPD(3), np.eye(3), 1.0), 1, 1.0, mechanism="intrinsic")
+    assert "an epsilon above" in str(caught.value)
+    assert "mechanism='tangent', which has no such limit" in str(caught.value)
+
+
+def test_past_the_existence_of_the_law_the_plan_is_for_the_tangent_space_and_says_that_it_says_nothing() -> None:
+    found = plan(Ball(SPD(3), np.eye(3), 1.0), 1, 1.0)
+    assert found.noise.name == "tangent Laplace"
+    assert found.expected_error <= 2.0 * (1.0 + 1e-9), "no two points of the ball are further apart than twice its radius"
+    assert "  this release will say nothing about the data: its expected error exceeds the radius of the ball" in str(found)
+    assert found.to_dict()["says_nothing"] is True
+    refused = {option.name: option.refusal for option in found.options}
+    assert "too wide to draw" in refused["Riemannian Laplace"]
+    assert refused["tangent Laplace"] is None
+    assert "not here: noise of scale 2 is too wide" in str(found)
 
 
 @pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG\r\n"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
 def test_the_plot_is_written(suffix: str, start: bytes, tmp_path: Path) -> None:
     path = tmp_path / f"plan{suffix}"
-    error_against_n(CAP, 1.0, 100, path)
+    error_against_n(CAP, PureDP(1.0), 100, path)
     written = path.read_bytes()
     assert written.startswith(start)
     assert len(written) > 5000
@@ -340,5 +376,5 @@ def test_the_plot_is_written(suffix: str, start: bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("around", [1, 3, 10**6])
 def test_the_plot_leaves_out_what_does_not_exist(around: int, tmp_path: Path) -> None:
-    error_against_n(Ball(SPD(2), np.eye(2), 1.5), 0.1, around, tmp_path / "plan.png")
+    error_against_n(Ball(SPD(2), np.eye(2), 1.5), PureDP(0.1), around, tmp_path / "plan.png")
     assert (tmp_path / "plan.png").stat().st_size > 5000

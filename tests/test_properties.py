@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import MANIFOLDS, measured, random_points
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -35,8 +35,8 @@ from geodp import (
 from geodp.files import read_records
 from geodp.inputs import Array
 from geodp.laws import exact
-from geodp.mechanisms.intrinsic import calibrate
-from geodp.statistics.mean import default_tolerance
+from geodp.privacy.notions import PureDP
+from geodp.statistics.mean import FrechetMean, default_tolerance
 
 #: Chance that a statistical test below rejects a correct program, were its seed drawn afresh.
 LEVEL = 1e-4
@@ -70,19 +70,17 @@ def test_a_receipt_is_a_function_of_the_value_and_of_public_parameters(manifold:
     """Someone who has the value, but not the records, can write the receipt: it spends nothing beyond the value."""
     ball, epsilon = ball_of(manifold), 40.0 * manifold.dim
     release = private_mean(records_of(ball), ball, epsilon)
-    public = calibrate(ball, 30, epsilon)
+    public = measured(ball, 30, epsilon)
     again = Release(
         value=release.value,
-        epsilon=epsilon,
+        privacy=PureDP(epsilon),
+        noise=public.noise,
+        statistic=FrechetMean(ball),
+        n=30,
         sensitivity=public.sensitivity,
         tolerance=public.tolerance,
-        scale=public.scale,
-        ball=ball,
-        n=30,
-        bound="sharp",
         numerics="exact",
-        grid=2.0 ** exact.default_grid_exponent(manifold, public.scale),
-        projected=private_mean(np.repeat(ball.center[None], 30, axis=0), ball, epsilon).projected,
+        grid=2.0 ** exact.default_grid_exponent(manifold, public.noise.scale),
     )
     assert {field.name for field in fields(Release)} - set(vars(again)) == set()
     assert again.to_json() == release.to_json()
@@ -90,8 +88,9 @@ def test_a_receipt_is_a_function_of_the_value_and_of_public_parameters(manifold:
     assert str(Release.from_json(again.to_json())) == str(release)
 
 
+@pytest.mark.parametrize("mechanism", ["intrinsic", "tangent"])
 @pytest.mark.parametrize("manifold", [Sphere(2), SPD(2), Grassmann(2, 4)], ids=repr)
-def test_projecting_is_done_to_the_finished_draw(manifold: Manifold, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_projecting_is_done_to_the_finished_draw(manifold: Manifold, mechanism: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same bits the projected release is the projection of the other one: a function of it alone."""
     ball = ball_of(manifold)
     moved = 0
@@ -99,8 +98,11 @@ def test_projecting_is_done_to_the_finished_draw(manifold: Manifold, monkeypatch
         values = []
         for project in (False, True):
             seeded(monkeypatch, seed)
-            values.append(private_mean(records_of(ball, 4), ball, 2.0, project=project).value)
-        assert np.array_equal(ball.clip(values[0]), values[1])
+            values.append(private_mean(records_of(ball, 4), ball, 2.0, project=project, mechanism=mechanism).value)
+        if mechanism == "intrinsic":
+            assert np.array_equal(ball.clip(values[0]), values[1])
+        else:  # moved in the tangent space, before exp
+            np.testing.assert_allclose(ball.clip(values[0]), values[1], atol=1e-12)
         moved += not np.array_equal(*values)
     assert 0 < moved < 20
 
@@ -163,11 +165,12 @@ def test_the_scale_covers_sensitivity_and_tolerance_in_rational_numbers(
     part: float, n: int, epsilon: float, manifold: Manifold
 ) -> None:
     try:
-        public = calibrate(ball_of(manifold, part), n, epsilon)
+        public = measured(ball_of(manifold, part), n, epsilon)
+        scale = public.noise.scale
     except ValueError:  # no such law
         return
-    assert Fraction(public.scale) * Fraction(repr(epsilon)) >= Fraction(public.sensitivity) + 2 * Fraction(public.tolerance)
-    assert public.scale * epsilon < (public.sensitivity + 2 * public.tolerance) * (1.0 + 1e-13)
+    assert Fraction(scale) * Fraction(repr(epsilon)) >= Fraction(public.sensitivity) + 2 * Fraction(public.tolerance)
+    assert scale * epsilon < (public.sensitivity + 2 * public.tolerance) * (1.0 + 1e-13)
 
 
 def test_one_epsilon_more_than_is_left_is_refused_to_the_last_digit(tmp_path: Path) -> None:
@@ -377,7 +380,10 @@ def test_a_public_number_that_is_none_is_one_sentence(number: Any) -> None:
         lambda: Gaussian(Sphere(2), number),
         lambda: Ledger(timeout=number),
     ):
-        with pytest.raises((ValueError, TypeError), match=r"must be a number|past what floats hold|two of|between 0 and 1"):
+        with pytest.raises(
+            (ValueError, TypeError),
+            match=r"must be a number|past what floats hold|two of|between 0 and 1|give the privacy to spend",
+        ):
             way()
 
 
@@ -458,6 +464,7 @@ def test_noise_that_would_take_for_ever_is_refused_before_the_charge(tmp_path: P
     ):
         ball = ball_of(manifold)
         with pytest.raises(ValueError, match=reason):
-            private_mean(ball.center[None], ball, 1e-6, ledger=ledger, dataset="d")
+            private_mean(ball.center[None], ball, 1e-6, mechanism="intrinsic", ledger=ledger, dataset="d")
         assert ledger.spent("d") == 0
-        private_mean(ball.center[None], ball, 0.5)
+        private_mean(ball.center[None], ball, 0.5, mechanism="intrinsic")
+        assert private_mean(ball.center[None], ball, 1e-6).mechanism == "tangent Laplace"

@@ -10,13 +10,12 @@ from typing import Any, Literal, final, get_args
 from scipy.optimize import brentq
 
 from geodp.inputs import real_number
-from geodp.laws import exact
 from geodp.laws.flat import Family, FlatNoise
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.ambient import ambient_expected_error
 from geodp.mechanisms.choice import Candidate, Hidden, MechanismName, candidates
-from geodp.mechanisms.intrinsic import IntrinsicMechanism, intrinsic_cost, projection_is_safe
+from geodp.mechanisms.intrinsic import IntrinsicMechanism, intrinsic_cost, projection_is_safe, widest_drawable
 from geodp.mechanisms.mechanism import Mechanism
 from geodp.mechanisms.tangent import TangentMechanism, tangent_cost
 from geodp.privacy.cost import Cost
@@ -149,11 +148,11 @@ class Plan:
     def __str__(self) -> str:
         tolerance = self.measurement.tolerance
         # said only where it counts: in most balls it is some 1e-12
-        rounding = f", of which rounding 2 * {tolerance:.2g}" if 2.0 * tolerance > 0.01 * self.sensitivity else ""
+        rounding = f", and 2 * {tolerance:.2g} for rounding" if 2.0 * tolerance > 0.01 * self.sensitivity else ""
         rows = {
             "mechanism": self.noise.name,
-            "sensitivity": f"{self.sensitivity:.6g}",
-            "noise scale": f"{self.scale:.6g}{rounding}",
+            "sensitivity": f"{self.sensitivity:.6g}{rounding}",
+            "noise scale": f"{self.scale:.6g}",
             "expected error": f"{self.expected_error:.4g}",
             **{f"{100 * q:g}% within": f"{error:.4g}" for q, error in self.quantiles.items()},
             "cost": f"{self.cost}; advantage at most {self.cost.advantage:.3g}",
@@ -378,7 +377,7 @@ class _Goal:
     def _widest(self, candidate: Candidate) -> float:
         if candidate.kind == "tangent" or candidate.family == "gaussian":
             return math.inf
-        return 0.9 * exact.largest_scale(self.statistic.codomain) * (1.0 - 1e-12)
+        return widest_drawable(self.statistic.codomain) * (1.0 - 1e-12)
 
 
 def _kept(cost: Cost, example: Privacy) -> Privacy:

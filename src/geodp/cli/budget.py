@@ -94,7 +94,8 @@ def _above(bound: float) -> str:
     """A bound to a few digits, rounded up."""
     from geodp.privacy.amounts import shown_above
 
-    return shown_above(Decimal(bound), digits=4) if math.isfinite(bound) else "none known"
+    # twelve digits first: 1.3 as a float is a little more than 1.3, and would be shown as 1.301
+    return shown_above(Decimal(f"{bound:.12g}"), digits=4) if math.isfinite(bound) else "none known"
 
 
 def _budget_as_dict(budget: Budget) -> dict[str, Any]:

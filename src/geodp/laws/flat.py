@@ -69,8 +69,14 @@ class FlatNoise:
 
     def privacy_loss(self, first: Array, second: Array, y: Array) -> Array:
         """``log(p/q)`` at ``y`` of the noise about the centres ``first`` and ``second``."""
-        near, far = (np.linalg.vector_norm(y - center, axis=-1) / self.scale for center in (first, second))
-        return far - near if self.family == "laplace" else 0.5 * (far - near) * (far + near)
+        near, far = (np.linalg.vector_norm(y - center, axis=-1) for center in (first, second))
+        return log_ratio(near, far, self.scale, self.family)
+
+
+def log_ratio(near: Array, far: Array, scale: float, family: Family) -> Array:
+    """The log ratio of the kernels at these distances; their difference comes first, which floats often hold exactly."""
+    loss = (far - near) / scale
+    return loss if family == "laplace" else 0.5 * loss * ((far + near) / scale)
 
 
 @cache

@@ -22,6 +22,7 @@ from geodp.mechanisms.intrinsic import (
     projection_is_safe,
     why_no_gaussian,
     why_not_drawable,
+    widest_drawable,
 )
 from geodp.mechanisms.mechanism import Kind, Mechanism
 from geodp.mechanisms.tangent import TangentMechanism, tangent_cost
@@ -144,6 +145,10 @@ class Candidate:
 
     def _remedy(self) -> str:
         tangent = "" if self.hidden.tangent_sensitivity is None else ", or mechanism='tangent', which has no such limit"
+        limit = widest_drawable(self.hidden.manifold)
+        if isinstance(self.privacy, PureDP) and self.scale >= limit:
+            enough = self.privacy.epsilon * (self.scale / limit)
+            return f"Enough would be an epsilon above {enough:.6g}, or more records{tangent}"
         return f"Enough would be more records or more privacy to spend{tangent}"
 
 

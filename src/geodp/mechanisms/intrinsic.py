@@ -38,7 +38,7 @@ from geodp.arithmetic.entropy import Entropy
 from geodp.inputs import Array
 from geodp.laws import exact
 from geodp.laws.families import Gaussian, Laplace, Law
-from geodp.laws.flat import Family, FlatNoise
+from geodp.laws.flat import Family, FlatNoise, log_ratio
 from geodp.manifolds import Manifold, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.mechanisms.mechanism import Draw, Kind, Mechanism
@@ -103,8 +103,8 @@ class IntrinsicMechanism(Mechanism):
         return min(self._slack * float(self.law.radius_quantile(q)), self._farthest)
 
     def privacy_loss(self, first: Array, second: Array, y: Array) -> Array:
-        log_first, log_second = (self.law.log_kernel(self.space.raw_dist(center, y)) for center in (first, second))
-        return log_first - log_second
+        near, far = (self.space.raw_dist(center, y) for center in (first, second))
+        return log_ratio(near, far, self.scale, self.family)
 
 
 def intrinsic_cost(manifold: Manifold, family: Family, ratio: float) -> Cost:
@@ -129,10 +129,14 @@ def why_no_gaussian(manifold: Manifold) -> str | None:
     )
 
 
+def widest_drawable(manifold: Manifold) -> float:
+    """The scale from which on Laplace noise is refused: close to its limit the sampler would take for ever."""
+    return 0.9 * exact.largest_scale(manifold)
+
+
 def why_not_drawable(manifold: Manifold, scale: float, family: Family) -> str | None:
     """Why noise of this scale cannot be drawn on the manifold, or None if it can."""
-    # close to its limit the sampler would take for ever, and noise that wide is of no use
-    limit = 0.9 * exact.largest_scale(manifold)
+    limit = widest_drawable(manifold)
     if family == "laplace" and scale >= limit:
         return f"noise of scale {scale:.6g} is too wide to draw on {manifold}: the scale must be below {limit:.6g}"
     if not exact.is_drawable(manifold, scale, family):

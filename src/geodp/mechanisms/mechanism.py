@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,10 @@ class Mechanism(ABC):
     #: Where the noise lives, and how its law is called there.
     kind: ClassVar[Kind]
     adjective: ClassVar[str]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # other processes of an audit get the mechanism, not the laws computed for it, which hold functions
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     @abstractmethod

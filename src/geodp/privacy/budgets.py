@@ -31,6 +31,8 @@ from geodp.privacy.amounts import (
     amount_of,
     decimal_above,
     decimal_below,
+    exact_number,
+    float_above,
     float_below,
     in_steps,
     power_sum,
@@ -297,7 +299,11 @@ class Budget:
 
     def epsilon_at(self, delta: float) -> float:
         """The epsilon that makes ``(epsilon, delta)`` true of all charges so far; infinite if none is known to."""
-        return min(cost.epsilon_at(delta) for cost in self._bounds)
+        found = min(cost.epsilon_at(delta) for cost in self._bounds)
+        if isinstance(self.spent, EpsilonDelta) and self.spent.delta <= exact_number(delta, "delta"):
+            # as spent: through the curve, the rounding of delta alone would lose this bound
+            return min(found, float_above(self.spent.epsilon))
+        return found
 
     @property
     def _bounds(self) -> list[Cost]:

@@ -8,9 +8,10 @@ the safe side: what bounds a loss is rounded up. :func:`compose` adds costs. :fu
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from statistics import NormalDist
@@ -33,13 +34,22 @@ from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, Ze
 
 #: Searches end this close, relatively, to the best parameter, on the side where the claim holds.
 _CLOSE = 1e-11
+#: Ratios of sensitivity to scale beyond which there is no privacy to speak of.
+_HUGE = 1e4
 
 
+@dataclass(frozen=True)
 class Cost(ABC):
     """The privacy that one release, or several together, spend."""
 
     #: The name by which receipts and ledgers keep it.
     kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float | int) and not 0.0 < value < math.inf:
+                raise ValueError(f"the {field.name} of a cost must be positive and finite but is {value}")
 
     @property
     @abstractmethod
@@ -125,7 +135,8 @@ class Cost(ABC):
         # miss is concave in exp(e), so it has one peak; beyond these ends it is not positive, or the curve is known to end
         far = min(self.epsilon, 40.0)
         best = minimum(lambda e: -miss(e), -far, far, steps=50)
-        return max(0.0, miss(best), miss(-far), miss(far))
+        # less what rounding may have added
+        return max(0.0, max(miss(best), miss(-far), miss(far)) * (1.0 - 1e-14) - 1e-15)
 
     @final
     def meets(self, privacy: Privacy) -> bool:
@@ -143,7 +154,7 @@ class Cost(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Its kind and its parameters, for receipts and ledgers."""
-        return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]  # every cost is a dataclass
+        return {"kind": self.kind, **asdict(self)}
 
     def __str__(self) -> str:
         named = {"epsilon": self.epsilon, "rho": self.rho, "mu": self.mu}
@@ -187,6 +198,36 @@ class PureCost(Cost):
 
 @final
 @dataclass(frozen=True)
+class SelectionCost(Cost):
+    """A choice by the exponential mechanism: the privacy loss lies in an interval of length ``bound`` that holds 0.
+
+    So it is ``bound``-private, and ``bound^2/8``-zero-concentrated (Cesar and Rogers 2021, by Hoeffding's lemma).
+
+    >>> SelectionCost(0.4).rho
+    0.020000000000000004
+    """
+
+    bound: float
+    kind: ClassVar[str] = "selection"
+
+    @property
+    def epsilon(self) -> float:
+        return self.bound
+
+    @property
+    def rho(self) -> float:
+        return _float_above(Fraction(self.bound) ** 2 / 8)
+
+    @property
+    def mu(self) -> float:
+        return PureCost(self.bound).mu
+
+    def delta_enclosure(self, epsilon: float) -> arb:
+        return min(pure_delta(self.bound, epsilon), concentrated_delta(self.rho, epsilon), key=upper_float)
+
+
+@final
+@dataclass(frozen=True)
 class LaplaceCost(Cost):
     """Laplace noise in ``R^dim`` whose centres are at most ``ratio`` scales apart (:mod:`geodp.privacy.curves`).
 
@@ -216,12 +257,13 @@ class LaplaceCost(Cost):
 
 @lru_cache(maxsize=1024)
 def _laplace_rho(ratio: float, dim: int) -> float:
-    return upper_float(LaplaceCurve(ratio, dim).mean_loss())
+    # the loss is at most the ratio; for huge ones that is as good as any bound, and their Bessel functions are past all digits
+    return ratio if ratio > _HUGE else upper_float(LaplaceCurve(ratio, dim).mean_loss())
 
 
 @lru_cache(maxsize=1024)
 def _laplace_delta(ratio: float, dim: int, epsilon: float) -> arb:
-    return LaplaceCurve(ratio, dim).delta(epsilon)
+    return pure_delta(ratio, epsilon) if ratio > _HUGE else LaplaceCurve(ratio, dim).delta(epsilon)
 
 
 @final
@@ -374,12 +416,12 @@ def _leaves(parts: Iterable[Cost]) -> Iterator[Cost]:
 
 
 _KINDS: dict[str, type[Cost]] = {
-    cost.kind: cost for cost in (PureCost, LaplaceCost, GaussianCost, ConcentratedCost, ApproximateCost)
+    cost.kind: cost for cost in (PureCost, SelectionCost, LaplaceCost, GaussianCost, ConcentratedCost, ApproximateCost)
 }
 
 
 #: What each kind with one number to choose calls it.
-_PARAMETERS = {"pure": "bound", "laplace": "ratio", "gaussian": "shift", "concentrated": "bound"}
+_PARAMETERS = {"pure": "bound", "selection": "bound", "laplace": "ratio", "gaussian": "shift", "concentrated": "bound"}
 
 
 def cost_from_dict(stored: dict[str, Any]) -> Cost:
@@ -445,6 +487,15 @@ def pure_epsilon(privacy: Privacy) -> float:
     return _affordable(PureCost.kind, privacy)
 
 
+def selection_epsilon(privacy: Privacy) -> float:
+    """The largest epsilon of an exponential mechanism that keeps the privacy.
+
+    >>> round(selection_epsilon(ZeroConcentratedDP(0.02)), 9)
+    0.4
+    """
+    return _affordable(SelectionCost.kind, privacy)
+
+
 def concentrated_rho(privacy: Privacy) -> float | None:
     """The largest rho that implies the privacy; None if none does.
 
@@ -489,14 +540,17 @@ def _guess(kind: str, privacy: Privacy, dim: int | None) -> float:
             return {GaussianCost.kind: mu, ConcentratedCost.kind: 0.5 * mu**2}.get(kind, privacy.epsilon)
         case ZeroConcentratedDP():
             scale = 2.0 * privacy.rho * (dim or 1)
-            return {ConcentratedCost.kind: privacy.rho}.get(kind, math.sqrt(scale))
+            return {ConcentratedCost.kind: privacy.rho, SelectionCost.kind: math.sqrt(8.0 * privacy.rho)}.get(
+                kind, math.sqrt(scale)
+            )
     return privacy.size
 
 
 def _largest(kept: Callable[[float], bool], excess: Callable[[float], float], guess: float) -> float:
     """The largest parameter that is ``kept``, up to :data:`_CLOSE`; ``excess`` increases and is positive where it is not."""
-    if kept(guess) and not kept(guess * (1.0 + _CLOSE)):
-        return guess
+    for near in (guess, guess * (1.0 - 4e-16), guess * (1.0 - 2e-15)):  # closed forms, but for their rounding
+        if kept(near) and not kept(near * (1.0 + _CLOSE)):
+            return near
     low = high = guess
     step = 0.01
     if excess(guess) > 0.0:
@@ -517,10 +571,12 @@ def _largest(kept: Callable[[float], bool], excess: Callable[[float], float], gu
 
 def _up(value: float) -> float:
     """Above what a few roundings may have taken away."""
-    return value * (1.0 + 1e-14)
+    return math.nextafter(value * (1.0 + 1e-14), math.inf)
 
 
 def _float_above(value: Fraction) -> float:
+    if value > sys.float_info.max:
+        return math.inf
     near = float(value)
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 

@@ -138,7 +138,7 @@ class Ledger:
     budget      cohort: epsilon = 1, delta = 1e-06; neighbours: replace one record
     spent       rho 0.005 of 0.024356 (rhos add up, to the largest rho that implies epsilon 1 and delta 1e-06)
     left        0.019356
-    all of it   advantage at most 0.0398776, epsilon 0.396881 at delta 1e-6
+    all of it   advantage at most 0.0398776, epsilon 0.396857 at delta 1e-6
     >>> folder.cleanup()
     """
 
@@ -219,7 +219,7 @@ class Ledger:
         about = _line(neighbours, "the kind of neighbours")
         with self._writing() as connection:
             price = self._price(connection, CURRENT, name, asked, cost, about, lock=True)
-            kept = {"asked": json.dumps(_texts(asked)), "cost": json.dumps(cost.to_dict())}
+            kept = {"asked": json.dumps(_texts(asked)), "cost": _cost_text(cost)}
             entry = {"dataset": name, "neighbours": about, "at": _today(), "what": purpose, **kept, **_texts(price)}
             key = connection.execute(insert(CHARGES).values(entry)).inserted_primary_key
             assert key is not None
@@ -345,6 +345,8 @@ class Ledger:
         except NoPrice as error:
             kind = " and ".join(terms.unit.names) if terms.unit is not PURE else PURE.words
             raise LedgerError(f"the budget of {name!r} is in {kind}, and {error}") from None
+        if not any(price.numbers.values()):
+            raise LedgerError(f"a charge on {name!r} must spend something: its cost is zero")
         charges = self._amounts(connection, layout, name, terms)
         if not terms.unit.fits(price, terms.total, charges):
             raise BudgetExhausted(_exhausted(name, terms, terms.unit.left(terms.total, charges), price, asked))
@@ -503,7 +505,19 @@ def _asked(numbers: dict[str, Number | None], privacy: object, cost: object) -> 
         return asked, cost_claimed(asked)
     if not cost.meets(asked.privacy):
         raise ValueError(f"the cost ({cost}) does not keep the privacy asked for, {asked.privacy}: charge what is released")
+    _cost_text(cost)
     return asked, cost
+
+
+def _cost_text(cost: Cost) -> str:
+    """A cost as it is stored, after making sure that it can be read back."""
+    try:
+        stored = json.dumps(cost.to_dict(), allow_nan=False)
+        if cost_from_dict(json.loads(stored)) == cost:
+            return stored
+    except (TypeError, ValueError, KeyError):
+        pass
+    raise TypeError(f"a cost of type {type(cost).__name__} cannot be kept: use one that geodp.privacy.cost.cost_from_dict reads")
 
 
 def _exhausted(name: str, terms: Terms, left: Amount, price: Amount, asked: Amount) -> str:
