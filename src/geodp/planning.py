@@ -362,7 +362,7 @@ class _Goal:
 
         # wide noise takes long to compute with, so the search starts from the answer in a flat space
         unit = FlatNoise(manifold.dim, 1.0, candidate.family)
-        flat = unit.expected(lambda length: length) if self.quantile is None else unit.length_quantile(self.quantile)
+        flat = unit.mean_length() if self.quantile is None else unit.length_quantile(self.quantile)
         most = math.log(min(self._widest(candidate), 100.0 * self.error, 1e3 * manifold.diameter))
         low = high = min(math.log(self.error / flat), most)
         step = 0.2
