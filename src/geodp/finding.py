@@ -125,18 +125,21 @@ def plan_search(start: Ball | Manifold, n: int, privacy: Privacy, then: Privacy 
             tries.append([("scale", 1.0), ("radius", 2.0)])
         tries.append([("mean", 3.0), ("radius", 2.0), *second])
         tries.append([("radius", 1.0)])
-    steps = next((found for parts in tries if (found := _steps(parts, manifold, n, privacy)) is not None), None)
-    assert steps is not None  # the last of the tries asks for nothing
-    return Search(start, n, privacy, then, steps)
+    parts = next((parts for parts in tries[:-1] if _all_tell(parts, manifold, n, privacy)), tries[-1])
+    shares = split(privacy, _shares(parts))
+    steps = (Step(what, share, _cost(what, share, manifold)) for (what, _), share in zip(parts, shares, strict=True))
+    return Search(start, n, privacy, then, tuple(steps))
 
 
-def _steps(parts: list[tuple[What, float]], manifold: Manifold, n: int, privacy: Privacy) -> tuple[Step, ...] | None:
-    """The steps, or None if one of them could tell nothing with its part of the privacy."""
+def _shares(parts: list[tuple[What, float]]) -> list[float]:
     total = sum(part for _, part in parts)
-    shares = split(privacy, [part / total for _, part in parts])
-    if len(parts) > 1 and not all(_tells(what, share, manifold, n) for (what, _), share in zip(parts, shares, strict=True)):
-        return None
-    return tuple(Step(what, share, _cost(what, share, manifold)) for (what, _), share in zip(parts, shares, strict=True))
+    return [part / total for _, part in parts]
+
+
+def _all_tell(parts: list[tuple[What, float]], manifold: Manifold, n: int, privacy: Privacy) -> bool:
+    """Whether every step, with its part of the privacy, would tell something about ``n`` records."""
+    shares = split(privacy, _shares(parts))
+    return all(_tells(what, share, manifold, n) for (what, _), share in zip(parts, shares, strict=True))
 
 
 def _tells(what: What, privacy: Privacy, manifold: Manifold, n: int) -> bool:
