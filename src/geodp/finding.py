@@ -7,14 +7,14 @@ The search is a chain of releases. Each looks at the records through what the ea
 (:func:`geodp.privacy.cost.compose`), and everything decided on the way is a function of public numbers and of earlier releases.
 
 1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.embedding`). Elsewhere medians of normal
-coordinates
-   at the centre of the wide ball, each by the exponential mechanism over the cells of a public grid: the error in rank grows
-   with the logarithm of the radius only. If the records are too few for all coordinates, only those along which units of
-   measurement shift the space (for matrices the logarithm of the determinant), or none.
-2. *A radius.* The exponential mechanism over a public geometric grid of radii, with the score ``-|k(t) - k|``: ``k(t)``
-records are
-   farther than ``t`` from the centre, and ``k`` is a target. Replacing one record changes ``k(t)`` by at most 1. Only radii of
-   balls in which a mean can be released are on the grid, so nothing fails later.
+   coordinates at the centre of the wide ball, each by the exponential mechanism over the cells of a public grid: the error in
+   rank grows with the logarithm of the radius only. If the records are too few for all coordinates, only those along which units
+   of measurement shift the space (for matrices the logarithm of the determinant), or none.
+2. *A radius.* The exponential mechanism over a public geometric grid of radii. ``k(t)`` records are farther than ``t`` from the
+   centre, and ``k`` is a target: the score of a radius is minus the number of records by which ``k`` misses the interval between
+   its own ``k(t)`` and that of the next smaller radius. Replacing one record changes it by at most 1, and some radius has the
+   score 0, however suddenly ``k(t)`` falls. Only radii of balls in which a mean can be released are on the grid, so nothing fails
+   later.
 3. *Again*: the mean of the normal coordinates in that ball, with Laplace or Gaussian noise, is a better centre, and about it the
    radius is smaller.
 
@@ -448,10 +448,11 @@ def _radius(x: Any, center: Array, reach: float, search: Search, step: Step, ent
     balanced = 2.0 * manifold.dim / ratio if final else 0.0
     root = math.sqrt(manifold.curvature)
     scores = []
-    for radius, count in zip(radii, counts, strict=True):
+    for radius, (outside, next_outside) in zip(radii, pairwise([*counts, n]), strict=True):
         bend = root * radius / math.tan(root * radius) if root > 0.0 else 1.0
         target = round(min(max(balanced * bend, floor), 0.5 * n))
-        scores.append(-abs(count - target))
+        # that the target lies between what this radius leaves outside and what the next smaller one does
+        scores.append(-max(0, outside - target, target - next_outside))
     return radii[Selection(step.privacy).draw(scores, entropy)]
 
 

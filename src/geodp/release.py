@@ -309,8 +309,8 @@ class ProjectedRelease(Release):
 
     @property
     def says_nothing(self) -> bool:
-        """Whether noise of this size can have turned the mean anywhere."""
-        return self.error_quantile(0.5) >= self.manifold.diameter
+        """Whether noise of a size that is not rare can have turned the mean anywhere."""
+        return self.error_quantile(0.95) >= self.manifold.diameter
 
     def _errors(self) -> list[tuple[str, str]]:
         if self.says_nothing:
