@@ -3,8 +3,9 @@
 from geodp.manifolds.euclidean import Euclidean
 from geodp.manifolds.grassmann import Grassmann
 from geodp.manifolds.hyperbolic import Hyperbolic
-from geodp.manifolds.manifold import Manifold, Requirement, VolumeBound
+from geodp.manifolds.manifold import Manifold, Requirement
 from geodp.manifolds.product import Product
+from geodp.manifolds.roots import Roots, VolumeBound
 from geodp.manifolds.rotations import Rotations
 from geodp.manifolds.shapes import PlanarShapes
 from geodp.manifolds.spd import SPD, SPDLogEuclidean
@@ -19,6 +20,7 @@ __all__ = [
     "PlanarShapes",
     "Product",
     "Requirement",
+    "Roots",
     "Rotations",
     "SPDLogEuclidean",
     "Sphere",

@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, real_number, whole_number
-from geodp.manifolds.functions import angle_over_sine, log_sinc, sinc
-from geodp.manifolds.manifold import TOLERANCE, CompactManifold, Requirement, VolumeBound
+from geodp.manifolds.functions import angle_over_sine, sinc
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.roots import Roots
+
+if TYPE_CHECKING:
+    from flint import arb
 
 
 @final
 @dataclass(frozen=True, repr=False, init=False)
-class Sphere(CompactManifold):
+class Sphere(Manifold):
     r"""Sphere of dimension ``d`` and constant curvature ``curvature``, embedded in ``R^(d+1)``.
 
     Points have norm ``curvature**-0.5``; tangent vectors at ``p`` are orthogonal to ``p``;
@@ -45,9 +50,10 @@ class Sphere(CompactManifold):
     def radius(self) -> float:
         return self.constant**-0.5
 
-    @property
-    def dim(self) -> int:
-        return self.d
+    @cached_property
+    def roots(self) -> Roots:
+        curvature = Fraction(self.constant)
+        return Roots.of([[1]], [self.d - 1], sign=1, square=curvature, cut=1 / curvature)
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -58,26 +64,6 @@ class Sphere(CompactManifold):
         north = np.zeros(self.d + 1)
         north[-1] = self.radius
         return north
-
-    @property
-    def curvature(self) -> float:
-        return self.constant if self.d > 1 else 0.0
-
-    @property
-    def injectivity_radius(self) -> float:
-        return math.pi * self.radius
-
-    @property
-    def diameter(self) -> float:
-        return math.pi * self.radius
-
-    @property
-    def rank(self) -> int:
-        return 1
-
-    @property
-    def volume_bound(self) -> VolumeBound:
-        return VolumeBound.from_roots(self.d - 1, (self.d - 1) * self.constant, 1)
 
     @property
     def cut_locus(self) -> str:
@@ -115,12 +101,6 @@ class Sphere(CompactManifold):
     def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
         return np.vecdot(u, v) + np.zeros(p.shape[:-1])
 
-    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
-        return (self.d - 1) * log_sinc(self.raw_norm(p, v) / self.radius) if self.d > 1 else 0.0 * self.raw_norm(p, v)
-
-    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
-        return self.raw_norm(p, v) < self.diameter
-
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         return self._turn(p, np.concatenate([coordinates, np.zeros_like(coordinates[..., :1])], axis=-1))
 
@@ -157,3 +137,34 @@ class Sphere(CompactManifold):
         norm = np.linalg.vector_norm(x, axis=-1)
         off = np.abs(norm - self.radius) <= TOLERANCE * self.radius
         yield Requirement(off, norm, f"the norm must be {self.radius:.12g} but is {{:.12g}}")
+
+    # ------------------------------------------------------------------ chart: the ambient coordinates
+
+    @property
+    def chart_size(self) -> int:
+        return self.d + 1
+
+    @property
+    def chart_units(self) -> tuple[int | None, ...]:
+        return (math.frexp(self.radius)[1] - 1,)
+
+    @property
+    def chart_width(self) -> int:
+        return self.d + 1
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        """The centre is the direction of its floats."""
+        from geodp.arithmetic.intervals import norm, reflect, square_root, unit_vector
+
+        rate = square_root(Fraction(self.constant))
+        angle = rate * norm(v)
+        scale = angle.sinc()
+        x = [*(scale * entry for entry in v), angle.cos() / rate]
+        # plus or minus a reflection takes the north pole to the centre; the sign keeps its axis longer than sqrt(2)
+        axis = unit_vector(center)
+        sign = -1 if center[-1] < 0.0 else 1
+        axis[-1] += sign
+        return [-sign * entry for entry in reflect(axis, x)]
+
+    def from_chart(self, x: Array) -> Array:
+        return self.raw_project(x)
