@@ -161,7 +161,7 @@ def is_positive_definite(p: Array) -> bool:
     return True
 
 
-def eigenvalues(matrix: arb_mat) -> list[tuple[arb, arb]]:
+def eigenvalues(matrix: arb_mat | acb_mat) -> list[tuple[arb, arb]]:
     """Real and imaginary parts of the eigenvalues, each in a ball of its own.
 
     Two eigenvalues that coincide could never be told apart. For the random matrices here that has probability zero.

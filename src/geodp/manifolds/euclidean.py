@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from geodp.inputs import EPSILON, Array, whole_number
+from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import Manifold, Requirement
+from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots
 
 if TYPE_CHECKING:
     from flint import arb
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False)
 class Euclidean(Manifold):
@@ -44,6 +47,10 @@ class Euclidean(Manifold):
     @property
     def origin(self) -> Array:
         return np.zeros(self.d)
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        return (Layout("coordinates", self.d, "the coordinates", size="d"),)
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         return p + v

@@ -13,13 +13,16 @@ import numpy as np
 
 from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.functions import angle_over_sine, frobenius, subtract_product, transpose
+from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots, differences, sums
 
 if TYPE_CHECKING:
     from flint import arb
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False)
 class Grassmann(Manifold):
@@ -62,6 +65,24 @@ class Grassmann(Manifold):
     @property
     def cut_locus(self) -> str:
         return "a principal angle of pi/2"
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        size, meaning = self.m * self.p, f"a {self.m} x {self.p} matrix with orthonormal columns, row by row"
+        return (
+            Layout("orthonormal", size, meaning, size="m*p",
+                   details="a basis with orthonormal columns, as an m x p matrix row by row"),
+            Layout("basis", size, "any basis", lambda x: _orthonormal(x.reshape(-1, self.m, self.p)), False, size="m*p",
+                   details="any basis, written the same way"),
+        )  # fmt: skip
+
+    @property
+    def plane_of_largest_curvature(self) -> Array:
+        if self.p == 1:
+            return np.eye(self.dim)[:2]
+        plane = np.zeros((2, self.m - self.p, self.p))
+        plane[:, :2, :2] = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, -1.0], [1.0, 0.0]]]) / math.sqrt(2.0)
+        return plane.reshape(2, self.dim)
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         left, angles, right = np.linalg.svd(v, full_matrices=False)
@@ -210,3 +231,13 @@ def _resolve_small_cosines(p: Array, q: Array, cosines: Array, left: Array, righ
     turn_left, cosines[-count:], turn_right = np.linalg.svd(transpose(left[:, -count:]) @ block)
     left[:, -count:] = left[:, -count:] @ turn_left
     right[-count:] = turn_right @ right[-count:]
+
+
+def _orthonormal(bases: Array) -> Array:
+    size = np.abs(bases).max(axis=-2, keepdims=True)
+    scaled = bases / np.where(size > 0.0, size, 1.0)
+    basis, triangle = np.linalg.qr(scaled)
+    # the diagonal of the triangle: how far each column is from the span of those before it
+    apart = np.abs(np.diagonal(triangle, axis1=-2, axis2=-1))
+    rounding = 4.0 * bases.shape[-2] * EPSILON * np.linalg.vector_norm(scaled, axis=-2)
+    return np.where((apart > rounding).all(axis=-1)[:, None, None], basis, np.nan)

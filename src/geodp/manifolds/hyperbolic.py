@@ -12,13 +12,16 @@ import numpy as np
 
 from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.functions import sinhc
+from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots
 
 if TYPE_CHECKING:
     from flint import arb
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False)
 class Hyperbolic(Manifold):
@@ -48,6 +51,13 @@ class Hyperbolic(Manifold):
     @property
     def origin(self) -> Array:
         return _with_time(np.zeros(self.d))
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        return (
+            Layout("hyperboloid", self.d + 1, "the time coordinate, then the others", size="d+1"),
+            Layout("spatial", self.d, "all but the time coordinate", _with_time, size="d"),
+        )
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         length = self.raw_norm(p, v)[..., None]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geodp.inputs import Array, refuse_mask
+from geodp.manifolds.layout import Layout
 from geodp.manifolds.roots import Roots, VolumeBound
 
 if TYPE_CHECKING:
@@ -76,6 +77,19 @@ class Manifold(ABC):
     def components(self) -> tuple[Manifold, ...]:
         """The factors of a product; else the manifold itself."""
         return (self,)
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The ways to write a point as a row of numbers in a file; the first has the shape of the points."""
+        return (Layout("array", math.prod(self.point_shape), "the entries of a point in the order of its array", size="all"),)
+
+    @property
+    def plane_of_largest_curvature(self) -> Array:
+        """Two orthonormal tangent vectors (one on a line), in coordinates, whose plane has the curvature :attr:`curvature`.
+
+        The first two coordinates do where all planes are alike, and where no curvature is positive and any plane serves.
+        """
+        return np.eye(self.dim)[:2]
 
     # ------------------------------------------------------------------ what follows from the roots
 

@@ -13,13 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.inputs import Array
+from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import Manifold, Requirement
+from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots
 
 if TYPE_CHECKING:
     from flint import arb
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False, init=False)
 class Product(Manifold):
@@ -88,6 +91,29 @@ class Product(Manifold):
     @property
     def origin(self) -> Array:
         return self._join([factor.origin for factor in self.factors])
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        first = [factor.layouts[0] for factor in self.factors]
+        ends = np.cumsum([layout.columns for layout in first]).tolist()
+
+        def convert(cells: Array) -> Array:
+            parts = zip(first, np.split(cells, ends[:-1], axis=-1), strict=True)
+            points = [layout.convert(part) if layout.convert else part for layout, part in parts]
+            return np.concatenate([point.reshape(len(cells), -1) for point in points], axis=-1)
+
+        own = convert if any(layout.convert for layout in first) else None
+        return (
+            Layout("factors", ends[-1], "those of the factors, end to end", own, size="all theirs",
+                   details="the first layout of each factor, end to end"),
+        )  # fmt: skip
+
+    @property
+    def plane_of_largest_curvature(self) -> Array:
+        chosen = max(range(len(self.factors)), key=lambda i: self.factors[i].curvature)
+        start = sum(factor.dim for factor in self.factors[:chosen])
+        inner = self.factors[chosen].plane_of_largest_curvature
+        return np.pad(inner, ((0, 0), (start, self.dim - start - inner.shape[1])))
 
     @property
     def cut_locus(self) -> str:

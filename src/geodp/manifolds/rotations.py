@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.functions import angle_over_sine, frobenius, sinc, subtract_product, symmetric, transpose
+from geodp.manifolds.layout import Layout, entry_names
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots, differences, sums
 from geodp.manifolds.small_eigen import eigh
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from flint import arb, arb_mat
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False)
 class Rotations(Manifold):
@@ -59,6 +62,29 @@ class Rotations(Manifold):
     @property
     def cut_locus(self) -> str:
         return "a rotation by the angle pi"
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        names = entry_names(list(np.ndindex(self.point_shape)))
+        matrix = Layout("matrix", self.n**2, "the matrix, row by row", names=names, of="Rotations(n)", size="n*n")
+        if self.n != 3:
+            return (matrix,)
+        scalar_last = (tuple((axis, f"q{axis}") for axis in "xyzw"),)
+        return (
+            matrix,
+            Layout("quaternion", 4, "x, y, z, w with the scalar last", _from_quaternion, names=scalar_last, of="Rotations(3)",
+                   size="4", details="x, y, z, w, the scalar last unless the header says w, x, y, z"),
+            Layout("rotvec", 3, "the axis times the angle in radians", _from_rotation_vector, of="Rotations(3)", size="3"),
+        )  # fmt: skip
+
+    @property
+    def plane_of_largest_curvature(self) -> Array:
+        if self.n < 4:
+            return np.eye(self.dim)[:2]
+        # coordinates are the entries 10, 20, 21, 30, 31, 32, ...: two vectors of a factor so(3) of so(4) = so(3) + so(3)
+        plane = np.zeros((2, self.dim))
+        plane[0, [0, 5]], plane[1, [1, 4]] = (1.0, 1.0), (1.0, -1.0)
+        return plane / math.sqrt(2.0)
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         a = _skew(transpose(p) @ v)
@@ -261,3 +287,19 @@ class _Planes(NamedTuple):
         count = np.arange(self.sines.shape[-1]) >= (~self.in_large).sum(axis=-1)[..., None]
         angles = np.where(count, math.pi - np.arcsin(np.minimum(self.sines, 1.0)), 0.0)
         return np.sqrt(0.5 * (frobenius(self.small) ** 2 + np.vecdot(angles, angles)))
+
+
+def _from_quaternion(cells: Array) -> Array:
+    cells = cells / np.abs(cells).max(axis=-1, keepdims=True)
+    x, y, z, w = (cells / np.linalg.vector_norm(cells, axis=-1, keepdims=True)).T
+    rows = [
+        [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
+        [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
+        [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
+    ]
+    return np.moveaxis(np.array(rows), -1, 0)
+
+
+def _from_rotation_vector(cells: Array) -> Array:
+    half = 0.5 * np.linalg.vector_norm(cells, axis=-1, keepdims=True)
+    return _from_quaternion(np.concatenate([0.5 * sinc(half) * cells, np.cos(half)], axis=-1))

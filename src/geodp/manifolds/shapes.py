@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.functions import frobenius, sinc, subtract_product
+from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 Complex = NDArray[np.complex128]
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False)
 class PlanarShapes(Manifold):
@@ -62,6 +65,22 @@ class PlanarShapes(Manifold):
     @property
     def cut_locus(self) -> str:
         return "complex-orthogonal shapes, at distance pi/2"
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        places = range(self.landmarks)
+        numbered = tuple(tuple((f"{axis}{i + first}",) for i in places for axis in "xy") for first in (1, 0))
+        return (
+            Layout("landmarks", 2 * self.landmarks, "x1, y1, x2, y2, ...", self._from_configurations, names=numbered,
+                   size="2*landmarks", details="x1, y1, x2, y2, ... in any position and size"),
+        )  # fmt: skip
+
+    def _from_configurations(self, configurations: Array) -> Array:
+        configurations = configurations.reshape(-1, *self.point_shape)
+        moved = configurations - configurations[:, :1]
+        size = np.abs(moved).max(axis=(-1, -2), keepdims=True)
+        rounding = 8.0 * EPSILON * np.abs(configurations).max(axis=(-1, -2), keepdims=True)
+        return self.raw_project(moved / np.where(size > rounding, size, np.nan))
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         length = frobenius(v)[..., None, None]

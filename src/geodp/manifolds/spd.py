@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.functions import conjugate, frobenius, log_difference_quotient, spectral, symmetric, transpose
+from geodp.manifolds.layout import Layout, entry_names
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots, differences
 from geodp.manifolds.small_eigen import eigh, eigvalsh
 
@@ -39,6 +41,22 @@ class _PositiveDefinite(Manifold):
     def origin(self) -> Array:
         return np.eye(self.k)
 
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        i, j = np.triu_indices(self.k)
+        every, upper = list(np.ndindex(self.point_shape)), list(zip(i.tolist(), j.tolist(), strict=True))
+
+        def from_upper(cells: Array) -> Array:
+            matrix = np.empty((len(cells), self.k, self.k))
+            matrix[:, i, j] = matrix[:, j, i] = cells
+            return matrix
+
+        return (
+            Layout("full", len(every), "the matrix, row by row", names=entry_names(every), size="k*k"),
+            Layout("upper", len(upper), "its upper triangle, row by row", from_upper, names=entry_names(upper, symmetric=True),
+                   size="k*(k+1)/2", details="its upper triangle, row by row: xx, xy, xz, yy, yz, zz"),
+        )  # fmt: skip
+
     def raw_project(self, x: Array) -> Array:
         return symmetric(x)
 
@@ -49,6 +67,7 @@ class _PositiveDefinite(Manifold):
         return _spd_requirements(x)
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False)
 class SPD(_PositiveDefinite):
@@ -156,6 +175,7 @@ class SPD(_PositiveDefinite):
             below *= 0.5
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False)
 class SPDLogEuclidean(_PositiveDefinite):

@@ -13,13 +13,16 @@ import numpy as np
 
 from geodp.inputs import EPSILON, Array, real_number, whole_number
 from geodp.manifolds.functions import angle_over_sine, sinc
+from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots
 
 if TYPE_CHECKING:
     from flint import arb
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False, init=False)
 class Sphere(Manifold):
@@ -64,6 +67,33 @@ class Sphere(Manifold):
         north = np.zeros(self.d + 1)
         north[-1] = self.radius
         return north
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        size, radius = self.d + 1, self.radius
+        common = (
+            Layout("cartesian", size, f"coordinates of norm {radius:.6g}", of="Sphere(d)", size="d+1",
+                   details="the coordinates, of norm curvature**-0.5"),
+            Layout("composition", size, "parts of a whole", lambda x: radius * _square_root_shares(x), False, of="Sphere(d)",
+                   size="d+1", details="parts, none negative: their shares of the whole, square-rooted"),
+        )  # fmt: skip
+        if self.d > 2:
+            return common
+        if self.d == 2:
+            names = ((("lat", "latitude"), ("lon", "long", "lng", "longitude")),)
+            latlon = Layout(
+                "latlon", 2, "latitude and longitude in degrees", lambda x: radius * _direction(x), False, names, of="Sphere(2)",
+                size="2", details="latitude and longitude in degrees; also chosen by a header lat, lon",
+            )  # fmt: skip
+            return (*common, latlon)
+        times = ((("time", "clock", "clocktime", "timeofday"),),)
+        return (
+            *common,
+            Layout("clock", 1, "clock times HH:MM or HH:MM:SS", lambda x: radius * hand(x / 86_400.0), False, times, True,
+                   of="Sphere(1)", size="1", details="HH:MM or HH:MM:SS; also chosen by a header time"),
+            Layout("degrees", 1, "angles in degrees", lambda x: radius * hand(x / 360.0), False, of="Sphere(1)", size="1"),
+            Layout("radians", 1, "angles in radians", lambda x: radius * hand(0.5 * x / np.pi), False, of="Sphere(1)", size="1"),
+        )  # fmt: skip
 
     @property
     def cut_locus(self) -> str:
@@ -168,3 +198,22 @@ class Sphere(Manifold):
 
     def from_chart(self, x: Array) -> Array:
         return self.raw_project(x)
+
+
+def _square_root_shares(parts: Array) -> Array:
+    # divided by the largest part first, so that no sum overflows
+    parts = np.where((parts < 0.0).any(axis=-1, keepdims=True), np.nan, parts) / parts.max(axis=-1, keepdims=True)
+    return np.sqrt(parts / parts.sum(axis=-1, keepdims=True))
+
+
+def _direction(degrees: Array) -> Array:
+    latitude, longitude = np.deg2rad(degrees).T
+    latitude = np.where(np.abs(degrees[:, 0]) <= 90.0, latitude, np.nan)
+    east = np.cos(latitude)
+    return np.stack([east * np.cos(longitude), east * np.sin(longitude), np.sin(latitude)], axis=-1)
+
+
+def hand(turns: Array) -> Array:
+    """The hand of a clock after these turns from the top."""
+    angle = 2.0 * np.pi * (turns - np.round(turns))
+    return np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)
