@@ -62,12 +62,21 @@ from geodp.files.parquet import open_parquet
 from geodp.files.table import Table
 from geodp.inputs import Array
 from geodp.manifolds import Layout, Manifold
+from geodp.manifolds.registry import own, registered
 
 __all__ = ["LAYOUTS", "FileError", "Layout", "layouts", "parse_center", "parse_manifold", "read_records"]
 
-#: The table of layouts above, for help texts.
-LAYOUTS = layout_table()
-__doc__ = (__doc__ or "").replace("{layouts}", LAYOUTS)
+#: The table of layouts, for help texts.
+LAYOUTS: str
+
+
+def __getattr__(name: str) -> str:
+    if name == "LAYOUTS":  # made when asked for: other packages may add to it
+        return layout_table(registered())
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__doc__ = (__doc__ or "").replace("{layouts}", layout_table(own()))
 
 _OPENERS: dict[str, Callable[[Path, Asked], Table]] = {
     ".npy": open_array,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -13,7 +13,7 @@ from geodp.files.messages import FileError, excerpt, listed
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
 from geodp.manifolds.layout import Layout
-from geodp.manifolds.registry import form, registered, smallest
+from geodp.manifolds.registry import form, smallest
 
 
 def order(layout: Layout, header: Sequence[str]) -> list[int] | None:
@@ -104,10 +104,10 @@ def layouts(manifold: Manifold) -> tuple[Layout, ...]:
     return manifold.layouts
 
 
-def layout_table() -> str:
-    """What the columns of a file may hold, for every known manifold: a table, one line a layout."""
+def layout_table(kinds: Iterable[type[Manifold]]) -> str:
+    """What the columns of a file may hold, for manifolds of these classes: a table, one line a layout."""
     rows = {}
-    for kind in registered():
+    for kind in kinds:
         for manifold in smallest(kind):
             for layout in manifold.layouts:
                 named = layout.automatic or layout.names or layout.clock

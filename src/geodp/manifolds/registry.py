@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import entry_points
 from typing import TypeVar
 
 from geodp.manifolds.manifold import Manifold
@@ -34,6 +33,8 @@ def register(kind: _Kind) -> _Kind:
 
 @cache
 def _load_entry_points() -> None:
+    from importlib.metadata import entry_points  # slow to import, and seldom needed
+
     for point in entry_points(group=GROUP):
         try:
             register(point.load())
@@ -44,6 +45,11 @@ def _load_entry_points() -> None:
 def registered() -> tuple[type[Manifold], ...]:
     """All manifolds known by name, the library's own first."""
     _load_entry_points()
+    return tuple(_KINDS.values())
+
+
+def own() -> tuple[type[Manifold], ...]:
+    """Those that have been imported: the library's own, and others that registered themselves."""
     return tuple(_KINDS.values())
 
 
