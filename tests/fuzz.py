@@ -49,7 +49,7 @@ from test_no_leaks import NUMBERS, SECRET, is_silent
 
 from geodp import Ball, Gaussian, Laplace, Ledger, Manifold, Release, frechet_mean, plan, private_mean, sensitivity
 from geodp.files import layouts, parse_center, parse_manifold, read_records
-from geodp.files.naming import FORMS
+from geodp.manifolds.registry import forms
 
 __all__ = ["SECRET", "SURFACES", "run"]
 
@@ -471,7 +471,7 @@ def check_public_numbers(case: tuple[Manifold, Any, Any, Any, Any, Any, Any]) ->
 
 # ---------------------------------------------------------------------- texts
 
-_names = st.sampled_from([form.partition("(")[0] for form in FORMS.values()])
+_names = st.sampled_from([form.partition("(")[0] for form in forms()])
 _sizes = st.sampled_from(["0", "1", "2", "3", "4", "7", "-1", "2.5", "1e3", "nan", "10**9", "999999999999", "1_0", "0x10", "'2'"])
 _arguments = st.lists(_sizes | st.sampled_from(["k=2", "curvature=4", "*x", "**x", "x for x in y", "[1]"]), max_size=3)
 _flat = st.builds(lambda name, arguments: f"{name}({', '.join(arguments)})", _names, _arguments)

@@ -48,7 +48,6 @@ from geodp import (
 from geodp.auditing import Finding, MeanMechanism, mechanisms, worst_case_pair
 from geodp.auditing.bounds import largest_probability, least_epsilon, least_probability
 from geodp.auditing.events import KINDS, Event, _last_bits, _lowest_bit, features, fingerprints, most_revealing
-from geodp.auditing.pairs import plane_of_largest_curvature
 from geodp.cli import app
 from geodp.inputs import Array
 from geodp.laws import exact
@@ -136,7 +135,7 @@ def test_a_mechanism_at_its_limit_is_accused_as_seldom_as_the_confidence_says() 
 @pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
 def test_the_plane_of_the_worst_case_has_the_largest_curvature(manifold: Manifold) -> None:
     """By the expansion ``dist(exp u, exp v)^2 = |u - v|^2 - K/3 |u ^ v|^2 + ...``."""
-    plane = plane_of_largest_curvature(manifold)
+    plane = manifold.plane_of_largest_curvature
     assert np.allclose(plane @ plane.T, np.eye(len(plane)), atol=1e-15)
     if manifold.curvature == 0.0:
         return

@@ -5,31 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import final
+from fractions import Fraction
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.euclidean import FlatManifold
-from geodp.manifolds.functions import conjugate, frobenius, log_difference_quotient, log_sinhc, spectral, symmetric, transpose
-from geodp.manifolds.manifold import TOLERANCE, HadamardManifold, Requirement, VolumeBound
+from geodp.manifolds.functions import conjugate, frobenius, log_difference_quotient, spectral, symmetric, transpose
+from geodp.manifolds.layout import Layout, entry_names
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
+from geodp.manifolds.roots import Roots, differences
 from geodp.manifolds.small_eigen import eigh, eigvalsh
+
+if TYPE_CHECKING:
+    from flint import arb, arb_mat
 
 
 @dataclass(frozen=True, repr=False)
-class _PositiveDefinite(HadamardManifold):
+class _PositiveDefinite(Manifold):
     """What both metrics have in common: the set, its tangent space, and the identity matrix."""
 
     k: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", whole_number(self.k, 1, f"the size of the matrices of {type(self).__name__}"))
-
-    @property
-    def dim(self) -> int:
-        return self.k * (self.k + 1) // 2
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -44,6 +46,22 @@ class _PositiveDefinite(HadamardManifold):
         # the determinant: other units multiply all matrices by one number
         return vector_from_symmetric(np.eye(self.k))[None] / math.sqrt(self.k)
 
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        i, j = np.triu_indices(self.k)
+        every, upper = list(np.ndindex(self.point_shape)), list(zip(i.tolist(), j.tolist(), strict=True))
+
+        def from_upper(cells: Array) -> Array:
+            matrix = np.empty((len(cells), self.k, self.k))
+            matrix[:, i, j] = matrix[:, j, i] = cells
+            return matrix
+
+        return (
+            Layout("full", len(every), "the matrix, row by row", names=entry_names(every), size="k*k"),
+            Layout("upper", len(upper), "its upper triangle, row by row", from_upper, names=entry_names(upper, symmetric=True),
+                   size="k*(k+1)/2", details="its upper triangle, row by row: xx, xy, xz, yy, yz, zz"),
+        )  # fmt: skip
+
     def raw_project(self, x: Array) -> Array:
         return symmetric(x)
 
@@ -54,6 +72,7 @@ class _PositiveDefinite(HadamardManifold):
         return _spd_requirements(x)
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False)
 class SPD(_PositiveDefinite):
@@ -71,21 +90,10 @@ class SPD(_PositiveDefinite):
     5.0
     """
 
-    @property
-    def lowest_curvature(self) -> float:
-        return -0.5 if self.k > 1 else 0.0
-
-    @property
-    def rank(self) -> int:
-        return self.k
-
-    @property
-    def volume_bound(self) -> VolumeBound:
-        return VolumeBound.from_roots(self.k * (self.k - 1) // 2, self.k / 4.0, -1)
-
-    @property
-    def volume_entropy(self) -> float:
-        return math.sqrt(self.k * (self.k**2 - 1) / 12.0)
+    @cached_property
+    def roots(self) -> Roots:
+        forms = differences(self.k)
+        return Roots.of(forms, [1] * len(forms), sign=-1, square=Fraction(1, 4))
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         factor, inverse = cholesky(p)
@@ -109,10 +117,8 @@ class SPD(_PositiveDefinite):
     def raw_norm(self, p: Array, v: Array) -> Array:
         return frobenius(conjugate(cholesky(p)[1], v))
 
-    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
-        values = eigvalsh(conjugate(cholesky(p)[1], v))
-        i, j = np.triu_indices(self.k, 1)
-        return log_sinhc(0.5 * (values[..., i] - values[..., j])).sum(axis=-1)
+    def raw_radial_part(self, p: Array, v: Array) -> Array:
+        return eigvalsh(conjugate(cholesky(p)[1], v))
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         return conjugate(cholesky(p)[0], symmetric_from_vector(coordinates, self.k))
@@ -138,10 +144,46 @@ class SPD(_PositiveDefinite):
         growth, condition = math.exp(min(math.sqrt(2.0) * radius, 300.0)), _condition(center)
         return 4.0 * (self.k + 4) * EPSILON * condition * growth * (min(condition * growth, growth**2, 1e4) + 3.0)
 
+    # ------------------------------------------------------------------ chart: the Cholesky factor
+    # Of the factor C the chart holds log C_ii and C_ij / C_ii, row by row. These coordinates are free and do not feel a change
+    # of units: scaling the variables moves the first by constants and leaves the second alone. Every rounded list is a
+    # positive-definite matrix. In floats its condition number may exceed what a Cholesky factorisation bears, for instance
+    # after a draw at distance 40; then the second kind are halved until it does not.
 
+    def exact_radial_part(self, v: list[arb]) -> list[arb]:
+        from geodp.arithmetic.intervals import eigenvalues
+
+        return v if self.k == 1 else [real for real, _ in eigenvalues(_exact_symmetric(v, self.k))]
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        from geodp.arithmetic.intervals import cholesky, dot, positive_definite
+
+        near = cholesky(positive_definite(center))
+        step = cholesky(_exact_symmetric(v, self.k).exp())
+        chart: list[arb] = []
+        for i in range(self.k):
+            row = [dot(near[i][j:], [step[m][j] for m in range(j, i + 1)]) for j in range(i + 1)]
+            chart += [*(entry / row[i] for entry in row[:i]), row[i].log()]
+        return chart
+
+    def from_chart(self, x: Array) -> Array:
+        mixing = np.eye(self.k)
+        mixing[np.tril_indices(self.k)] = x
+        scales = np.exp(np.clip(np.diagonal(mixing), -340.0, 340.0))
+        below = np.tril(mixing, -1)
+        while True:
+            with np.errstate(all="ignore"):
+                factor = scales[:, None] * (np.eye(self.k) + below)
+                matrix = self.raw_project(factor @ factor.T)
+            if self.valid(matrix):
+                return matrix
+            below *= 0.5
+
+
+@register
 @final
 @dataclass(frozen=True, repr=False)
-class SPDLogEuclidean(_PositiveDefinite, FlatManifold):
+class SPDLogEuclidean(_PositiveDefinite):
     r"""Symmetric positive-definite ``k x k`` matrices, flat: the matrix logarithm is an isometry onto symmetric matrices.
 
     ``dist(p, q) = |log p - log q|`` in the Frobenius norm. Tangent vectors at ``p`` are symmetric matrices, and their
@@ -151,6 +193,10 @@ class SPDLogEuclidean(_PositiveDefinite, FlatManifold):
     >>> round(SPDLogEuclidean(2).dist(np.eye(2), np.diag([np.exp(3.0), np.exp(-4.0)])), 12)
     5.0
     """
+
+    @cached_property
+    def roots(self) -> Roots:
+        return Roots.flat(self.k * (self.k + 1) // 2)
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         return _matrix_exp(_matrix_log(p) + _log_derivative(p, v))
@@ -181,6 +227,41 @@ class SPDLogEuclidean(_PositiveDefinite, FlatManifold):
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
         # p is no worse conditioned than a q so far from the centre may be, and both are at most twice that far apart
         return 2.0 * self.log_rounding(center, radius)
+
+    # ------------------------------------------------------------------ chart: the upper triangle of the matrix logarithm
+    # Every rounded list is a positive-definite matrix. If its condition number is too large for floats, the logarithm is
+    # shrunk towards its mean until it is not.
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        from geodp.arithmetic.intervals import log_of_positive_definite, positive_definite
+
+        log = log_of_positive_definite(positive_definite(center)) + _exact_symmetric(v, self.k)
+        return [log[i, j] for i in range(self.k) for j in range(i, self.k)]
+
+    def from_chart(self, x: Array) -> Array:
+        log = np.zeros((self.k, self.k))
+        log[np.triu_indices(self.k)] = np.clip(x, -1e6, 1e6)
+        values, vectors = np.linalg.eigh(np.triu(log) + np.triu(log, 1).T)
+        middle = float(np.clip(values.mean(), -600.0, 600.0))
+        spread = values - values.mean()
+        while True:
+            with np.errstate(all="ignore"):
+                factor = vectors * np.exp(0.5 * (middle + spread))
+                matrix = self.raw_project(factor @ factor.T)
+            if self.valid(matrix):
+                return matrix
+            spread *= 0.75
+
+
+def _exact_symmetric(v: list[arb], size: int) -> arb_mat:
+    """:func:`symmetric_from_vector` over real numbers in intervals."""
+    from flint import arb, arb_mat
+
+    half = arb((1, -1)).sqrt()
+    matrix = arb_mat(size, size)
+    for entry, i, j in zip(v, *np.triu_indices(size), strict=True):
+        matrix[int(i), int(j)] = matrix[int(j), int(i)] = entry if i == j else half * entry
+    return matrix
 
 
 def cholesky(p: Array) -> tuple[Array, Array]:
