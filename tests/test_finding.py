@@ -28,6 +28,7 @@ from geodp import (
     Release,
     Rotations,
     Sphere,
+    Torus,
     ZeroConcentratedDP,
     private_ball,
     private_coverage,
@@ -56,6 +57,7 @@ COMPACT: list[Manifold] = [
     Grassmann(1, 3),
     Grassmann(2, 5),
     PlanarShapes(4),
+    Torus(2),
     Product(Sphere(2), Rotations(3)),
 ]
 every_compact = pytest.mark.parametrize("manifold", COMPACT, ids=str)

@@ -68,6 +68,11 @@ class HPD(Manifold):
     def origin(self) -> Array:
         return _real(np.eye(self.k, dtype=np.complex128))
 
+    @property
+    def scale_directions(self) -> Array:
+        # the determinant: other units multiply all matrices by one number
+        return self.raw_coordinates(self.origin, self.origin)[None] / math.sqrt(self.k)
+
     def raw_exp(self, p: Array, v: Array) -> Array:
         factor, inverse = _cholesky(_complex(p))
         values, vectors = np.linalg.eigh(_conjugate(inverse, _complex(v)))
