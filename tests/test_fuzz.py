@@ -131,7 +131,7 @@ def test_a_release_that_tells_how_many_records_are_invalid_is_found_out(monkeypa
 def test_a_mask_that_is_ignored_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "private_mean", lambda x, *given, **named: private_mean(np.ma.getdata(x), *given, **named))
     failures = fuzz.run("releases", 400).failures
-    assert any("a mask was ignored" in failure for failure in failures)
+    assert any("a mask was ignored" in failure for failure in failures), failures
 
 
 def test_a_reader_that_unpickles_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
