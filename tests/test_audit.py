@@ -347,7 +347,9 @@ def test_exact_draws_are_those_of_private_mean_bit_for_bit(ball: Ball, epsilon: 
     monkeypatch.setattr(exact, "OperatingSystem", lambda: source)
     releases = [private_mean(x, ball, epsilon).value for _ in range(10)]
     source = exact.NotPrivate(3)
-    assert np.array_equal(MeanMechanism(Measurement(FrechetMean(ball), 60, PureDP(epsilon)), path="exact")(x, 10, np.random.default_rng()), releases)
+    assert np.array_equal(
+        MeanMechanism(Measurement(FrechetMean(ball), 60, PureDP(epsilon)), path="exact")(x, 10, np.random.default_rng()), releases
+    )
 
 
 def test_private_mean_called_every_time_has_the_law_of_the_exact_path() -> None:

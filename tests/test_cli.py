@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
 import re
 import shutil
@@ -274,13 +275,61 @@ def test_budgets_are_opened_shown_and_told(directions: Path, tmp_path: Path) -> 
     assert run("budget", "open", "scans", "--epsilon", "1.50", "--ledger", url).exit_code == 0
     release = json.loads(run("mean", directions, *SPHERE, "-e", 0.25, "--ledger", url, "--dataset", "scans", "--json").stdout)
     shown = json.loads(run("budget", "show", "--ledger", url, "--json").stdout)
-    assert shown == [{"dataset": "scans", "total": "1.5", "spent": "0.25", "left": "1.25"}]
+    numbers = {"dataset": "scans", "unit": "epsilon", "total": "1.5", "spent": "0.25", "left": "1.25"}
+    assert shown[0].items() >= numbers.items()
     for number in ("scans", "1.5", "0.25", "1.25"):
         assert number in run("budget", "show", "--ledger", url).stdout
     [charge] = json.loads(run("budget", "history", "scans", "--ledger", url, "--json").stdout)
     assert charge["receipt"] == release
     assert (charge["id"], charge["epsilon"]) == (release["charge"], "0.25")
     assert "0.25" in run("budget", "history", "scans", "--ledger", url).stdout
+
+
+def test_budgets_are_opened_and_shown_in_every_notion(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    wanted = {
+        "pure": (["-e", "3"], "epsilon", "3"),
+        "pair": (["-e", "3", "--delta", "1e-6"], "epsilon and delta", {"epsilon": "3", "delta": "0.000001"}),
+        "through": (["-e", "1", "--delta", "1e-6", "--compose", "rho"], "rho", "0.0243559703592"),
+        "rho": (["--rho", "0.5"], "rho", "0.5"),
+        "mu": (["--mu", "1"], "mu", "1"),
+    }
+    for name, (options, _, _) in wanted.items():
+        assert "to spend" in run("budget", "open", name, *options, "--ledger", url).stdout
+    book = Ledger(url)
+    book.charge("pure", 0.5, what="mean")
+    book.charge("pair", epsilon=1, delta=1e-6, what="somebody else's")
+    book.charge("mu", mu=0.6, what="Gaussian")
+    shown = {row["dataset"]: row for row in json.loads(run("budget", "show", "--ledger", url, "--json").stdout)}
+    for name, (_, unit, total) in wanted.items():
+        assert (shown[name]["unit"], shown[name]["total"]) == (unit, total)
+    assert shown["mu"]["left"] == "0.8"
+    assert shown["pair"]["left"] == {"epsilon": "2", "delta": "0"}
+    # randomised response: tanh(epsilon/2); two normal laws mu apart: 2 Phi(mu/2) - 1
+    assert shown["pure"]["advantage"] == pytest.approx(math.tanh(0.25))
+    assert shown["mu"]["advantage"] == pytest.approx(0.2358228)
+    assert (shown["rho"]["advantage"], shown["pair"]["epsilon_at_delta_1e-6"]) == (0.0, 1.0)
+    table = run("budget", "show", "--ledger", url).stdout
+    assert all(word in table for word in ("advantage", "through", "0.024356", "0.2359"))
+    [charge] = json.loads(run("budget", "history", "pair", "--ledger", url, "--json").stdout)
+    assert (charge["epsilon"], charge["delta"], charge["asked"]) == ("1", "0.000001", {"epsilon": 1.0, "delta": 1e-6})
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", charge["at"])
+    assert "advantage" in run("budget", "show", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ([], "exactly one of epsilon, epsilon and delta, rho, or mu"),
+        (["-e", 1, "--rho", 1], "given were epsilon and rho"),
+        (["--rho", 1, "--compose", "rho"], "--compose is for budgets in epsilon and delta"),
+        (["-e", 1, "--delta", 0], "delta must be above 0"),
+        (["-e", 1, "--delta", 1e-6, "--compose", "renyi"], "--compose must be 'sum' or 'rho'"),
+    ],
+)
+def test_a_budget_that_cannot_be_is_one_sentence(options: list[object], sentence: str, tmp_path: Path) -> None:
+    assert sentence in fails("budget", "open", "d", *options, "--ledger", f"sqlite:///{tmp_path}/new.db")
+    assert not (tmp_path / "new.db").exists()
 
 
 @pytest.mark.parametrize("name", ["[/x]", "[red]scans", "Ärzte", "a:b"])

@@ -12,11 +12,13 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
+from fractions import Fraction
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import postgres
 import pytest
@@ -53,37 +55,56 @@ def join(processes: list[BaseProcess]) -> None:
     assert codes == [0] * len(processes)
 
 
-def open_and_charge(url: str, start: Barrier, outcomes: SimpleQueue[int | str]) -> None:
+#: Every kind of budget, and a charge that fits ten times.
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "epsilon": ({"epsilon": 1}, {"epsilon": 0.1}),
+    "epsilon and delta": ({"epsilon": 5, "delta": "1e-5"}, {"epsilon": 0.1, "delta": 1e-6}),
+    "rho": ({"rho": 1}, {"rho": 0.1}),
+    "through rho": ({"epsilon": 1, "delta": 1e-6, "compose": "rho"}, {"rho": "0.0024"}),
+    # squares add up: 9 + ... + 9 = 90 < 91 < 99
+    "mu": ({"mu": "9.53"}, {"mu": 3}),
+}
+
+
+def open_and_charge(url: str, kind: str, start: Barrier, outcomes: SimpleQueue[int | str]) -> None:
     ledger = Ledger(url)
+    total, asked = KINDS[kind]
     start.wait(60)
     try:
-        ledger.open("scans", 1)
+        ledger.open("scans", **total)
         # opening lets them through one by one: line up again
         start.wait(60)
-        outcomes.put(ledger.charge("scans", 0.1, what=f"process {os.getpid()}").id)
+        outcomes.put(ledger.charge("scans", **asked, what=f"process {os.getpid()}").id)
     except BudgetExhausted as error:
         outcomes.put(str(error))
     except Exception as error:
         outcomes.put(f"unexpected: {error!r}")
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("database", ["sqlite", "postgresql", "postgresql, repeatable read"])
-def test_of_sixteen_processes_exactly_ten_get_a_tenth_each(database: str, tmp_path: Path) -> None:
+def test_of_sixteen_processes_exactly_ten_get_a_tenth_each(database: str, kind: str, tmp_path: Path) -> None:
     url = new_url(database, tmp_path)
     start, outcomes = PROCESSES.Barrier(16), PROCESSES.SimpleQueue()
-    processes: list[BaseProcess] = [PROCESSES.Process(target=open_and_charge, args=(url, start, outcomes)) for _ in range(16)]
+    processes: list[BaseProcess] = [
+        PROCESSES.Process(target=open_and_charge, args=(url, kind, start, outcomes)) for _ in range(16)
+    ]
     for process in processes:
         process.start()
     results = [outcomes.get() for _ in processes]
     join(processes)
     granted = sorted(result for result in results if isinstance(result, int))
     ledger = Ledger(url)
-    assert [result for result in results if isinstance(result, str)] == [
-        "the data set 'scans' has 0 of 1 left, 0.1 was asked for: no further release from it is possible"
-    ] * 6
+    refused = [result for result in results if isinstance(result, str)]
+    assert len(refused) == 6
+    assert len(set(refused)) == 1
+    if kind == "epsilon":
+        assert refused[0] == "the data set 'scans' has 0 of 1 left, 0.1 was asked for: no further release from it is possible"
+    assert refused[0].startswith("the data set 'scans' has ")
     assert [charge.id for charge in ledger.history("scans")] == granted
     assert len({charge.what for charge in ledger.history("scans")}) == 10
-    assert ledger.remaining("scans") == 0
+    with pytest.raises(BudgetExhausted):
+        ledger.charge("scans", **KINDS[kind][1], what="one more")
 
 
 def test_threads_are_as_safe_as_processes(url: str) -> None:
@@ -140,9 +161,13 @@ def test_a_forked_process_shares_no_connection(url: str) -> None:
 # kill -9
 
 
-def release(ledger: Ledger, epsilon: str, released: Path) -> int:
+#: A kind of budget for the tests that kill, and the name of its number.
+UNIT = {"sqlite": "mu", "postgresql": "rho"}
+
+
+def release(ledger: Ledger, amount: str, released: Path) -> int:
     """Charge, then draw: here a line in a file, on disk before anything else happens."""
-    charge = ledger.charge("scans", epsilon, what="mean")
+    charge = ledger.charge("scans", **{UNIT[ledger._database.engine.name]: amount}, what="mean")
     descriptor = os.open(released, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(descriptor, f"{charge.id}\n".encode())
     os.fsync(descriptor)
@@ -150,11 +175,11 @@ def release(ledger: Ledger, epsilon: str, released: Path) -> int:
     return charge.id
 
 
-def release_until_exhausted(ledger: Ledger, released: Path, epsilon: str, start: Barrier) -> None:
+def release_until_exhausted(ledger: Ledger, released: Path, amount: str, start: Barrier) -> None:
     start.wait(60)
     try:
         while True:
-            number = release(ledger, epsilon, released)
+            number = release(ledger, amount, released)
             if number % 3 == 0:
                 ledger.attach(number, "{}")
     except BudgetExhausted:
@@ -175,12 +200,15 @@ def check(ledger: Ledger, released: Path) -> int:
     releases = [int(line) for line in released.read_text().split()] if released.exists() else []
     assert len(set(releases)) == len(releases)
     assert set(releases) <= {charge.id for charge in charges}
-    assert sum(charge.epsilon for charge in charges) == ledger.spent("scans") <= ledger.total("scans")
+    unit = UNIT[ledger._database.engine.name]
+    power = 2 if unit == "mu" else 1
+    spent = sum(Fraction(getattr(charge, unit)) ** power for charge in charges)
+    assert spent <= Fraction(ledger.spent("scans")) ** power <= Fraction(ledger.total("scans")) ** power
     return len(charges)
 
 
 def kill_at_random(ledger: Ledger, released: Path, rounds: int) -> None:
-    ledger.open("scans", 1000)
+    ledger.open("scans", **{UNIT[ledger._database.engine.name]: 1000})
     begin = time.perf_counter()
     for _ in range(5):
         release(ledger, "0.001", released)
@@ -234,7 +262,7 @@ def release_and_die_at_step(ledger: Ledger, released: Path, step: int) -> None:
 
 def test_killed_at_every_step_of_a_charge_the_ledger_is_as_before(url: str, tmp_path: Path) -> None:
     ledger = Ledger(url)
-    ledger.open("scans", 1)
+    ledger.open("scans", **{UNIT[ledger._database.engine.name]: 1})
     for step in range(100):
         process = PROCESSES.Process(target=release_and_die_at_step, args=(ledger, tmp_path / "released", step))
         process.start()
@@ -251,7 +279,7 @@ def test_killed_at_every_step_of_a_charge_the_ledger_is_as_before(url: str, tmp_
 def test_after_a_crash_of_the_server_every_release_keeps_its_charge(tmp_path: Path) -> None:
     server = postgres.server()
     ledger, released = Ledger(server.url()), tmp_path / "released"
-    ledger.open("scans", 100)
+    ledger.open("scans", rho=100)
     start = PROCESSES.Barrier(2)
     process = PROCESSES.Process(target=release_until_exhausted, args=(ledger, released, "0.001", start))
     process.start()
@@ -265,4 +293,4 @@ def test_after_a_crash_of_the_server_every_release_keeps_its_charge(tmp_path: Pa
         ledger.spent("scans")
     server.start()
     assert check(ledger, released) > 1
-    ledger.charge("scans", 1, what="mean")
+    ledger.charge("scans", rho=1, what="mean")

@@ -200,7 +200,10 @@ DRAWS = ["release._drawn", "laws.exact.sample", "mechanisms.tangent.TangentMecha
 
 @pytest.mark.parametrize(
     ("place", "kind"),
-    [("statistics.mean.FrechetMean.compute", RuntimeError), *((place, kind) for place in DRAWS for kind in (RuntimeError, ValueError))],
+    [
+        ("statistics.mean.FrechetMean.compute", RuntimeError),
+        *((place, kind) for place in DRAWS for kind in (RuntimeError, ValueError)),
+    ],
 )
 def test_a_failure_inside_loses_its_text_which_may_quote_data(
     place: str, kind: type[Exception], listening: Listen, monkeypatch: pytest.MonkeyPatch

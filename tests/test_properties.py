@@ -380,7 +380,10 @@ def test_a_public_number_that_is_none_is_one_sentence(number: Any) -> None:
         lambda: Gaussian(Sphere(2), number),
         lambda: Ledger(timeout=number),
     ):
-        with pytest.raises((ValueError, TypeError), match=r"must be a number|past what floats hold|two of|between 0 and 1|give the privacy to spend"):
+        with pytest.raises(
+            (ValueError, TypeError),
+            match=r"must be a number|past what floats hold|two of|between 0 and 1|give the privacy to spend",
+        ):
             way()
 
 

@@ -134,7 +134,12 @@ def test_a_receipt_can_be_read_by_a_person(manifold: Manifold) -> None:
     release = private_mean(records_of(manifold), ball_of(manifold), 3.25)
     lines = str(release).splitlines()
     assert lines[0] == "PRIVATE MEAN"
-    for said in ("privacy     epsilon = 3.25, pure differential privacy", f"records     {N}", f"manifold    {manifold!r}", "neighbours: replace one record"):
+    for said in (
+        "privacy     epsilon = 3.25, pure differential privacy",
+        f"records     {N}",
+        f"manifold    {manifold!r}",
+        "neighbours: replace one record",
+    ):
         assert any(said in line for line in lines), said
     cost = release.cost
     assert any(f"cost        epsilon 3.25, rho {cost.rho:.4g}, mu {cost.mu:.4g}; advantage" in line for line in lines)

@@ -144,6 +144,9 @@ def test_claims_that_need_no_averaging_hold_even_in_a_tiny_run(everything: tuple
         ("circle", "sensitivity", "with_ball", 1.001, 1),
         ("chains", "bias", "error_over_exact", 0.05, 0),
         ("beyond", "simulated", "private_ratio", 8.0, 0),
+        ("notions", "errors", "ours", 1.3, 0),
+        ("notions", "errors", "pure", 0.4, 1),
+        ("notions", "errors", "laplace_seen", 1.3, 2),
     ],
 )
 def test_a_wrong_number_turns_a_claim_down(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from geodp.auditing import AuditResult, audit
     from geodp.laws.families import Gaussian, Laplace
     from geodp.planning import Plan, plan
-    from geodp.privacy.ledger import Ledger
+    from geodp.privacy.ledger import BudgetExhausted, Ledger, LedgerError, LedgerLocked
     from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
     from geodp.records.dask_files import read_dask
     from geodp.release import Release, private_mean, private_summary
@@ -43,6 +43,7 @@ __all__ = [
     "ApproximateDP",
     "AuditResult",
     "Ball",
+    "BudgetExhausted",
     "Euclidean",
     "Gaussian",
     "GaussianDP",
@@ -50,6 +51,8 @@ __all__ = [
     "Hyperbolic",
     "Laplace",
     "Ledger",
+    "LedgerError",
+    "LedgerLocked",
     "Manifold",
     "MeanResult",
     "Plan",
@@ -77,7 +80,10 @@ _LATER = {
     "audit": "geodp.auditing",
     "Gaussian": "geodp.laws.families",
     "Laplace": "geodp.laws.families",
+    "BudgetExhausted": "geodp.privacy.ledger",
     "Ledger": "geodp.privacy.ledger",
+    "LedgerError": "geodp.privacy.ledger",
+    "LedgerLocked": "geodp.privacy.ledger",
     "MeanResult": "geodp.statistics.mean",
     "frechet_mean": "geodp.statistics.mean",
     "Plan": "geodp.planning",

@@ -26,6 +26,9 @@ from geodp.statistics.sensitivity import Bound
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
+#: The head of a plan's table of mechanisms.
+_HEAD = f"    {'all mechanisms':<20} expected error 95% within     noise scale    rho spent"
+
 #: The numbers that a plan may look for.
 Unknown = Literal["epsilon", "rho", "mu"]
 
@@ -160,7 +163,7 @@ class Plan:
         ]
         if says_nothing(self.noise, self.ball):
             lines.append(f"  {SAYS_NOTHING.replace('says', 'will say', 1)}")
-        lines += ["  all mechanisms     expected error  95% within  scale", *map(self._row, self.options)]
+        lines += [_HEAD, *map(self._row, self.options)]
         if self.paper_error is not None:
             lines.append(f"  with the bound of Reimherr et al. (2021): expected error {self.paper_error:.4g}")
         if self.ambient_error is not None:
@@ -170,8 +173,10 @@ class Plan:
     def _row(self, option: Option) -> str:
         mark = "*" if option.name == self.noise.name else " "
         if option.expected_error is None or option.error_95 is None or option.scale is None:
-            return f"  {mark} {option.name:<20} not here: {option.refusal}"
-        return f"  {mark} {option.name:<20} {option.expected_error:<12.4g} {option.error_95:<11.4g} {option.scale:.4g}"
+            # the reason; the remedy after it is for those who asked for this mechanism
+            return f"  {mark} {option.name:<20} {(option.refusal or '').partition(': ')[0]}"
+        numbers = (option.expected_error, option.error_95, option.scale, option.cost.rho if option.cost else None)
+        return f"  {mark} {option.name:<20} " + " ".join(f"{number:<14.4g}" for number in numbers).rstrip()
 
 
 def plan(

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp._version import __version__
+from geodp.arithmetic.entropy import NotPrivate
 from geodp.files import parse_manifold
 from geodp.inputs import Array, real_number, refuse_mask
 from geodp.laws.flat import Family
@@ -27,9 +28,10 @@ from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.choice import MechanismName
-from geodp.mechanisms.intrinsic import IntrinsicMechanism
+from geodp.mechanisms.intrinsic import IntrinsicMechanism, intrinsic_cost
 from geodp.mechanisms.mechanism import Mechanism
-from geodp.mechanisms.tangent import TangentMechanism
+from geodp.mechanisms.tangent import TangentMechanism, stretch_of_log, tangent_cost
+from geodp.privacy.budgets import REPLACE_ONE
 from geodp.privacy.cost import Cost, PureCost, cost_from_dict
 from geodp.privacy.ledger import Ledger, LedgerError
 from geodp.privacy.notions import Privacy, privacy_of
@@ -73,7 +75,7 @@ class Release:
     grid: float | None
     dataset: str | None = None
     charge: int | None = None
-    neighbours: str = "replace one record"
+    neighbours: str = REPLACE_ONE
     version: str = __version__
 
     @property
@@ -332,7 +334,7 @@ def private_mean(
     """
     checked_ball(ball)
     privacy = privacy_of(epsilon, delta, rho, mu)
-    account = _Account.of(ledger, dataset, simulate)
+    account = Account.of(ledger, dataset, simulate)
     _check_options(project, simulate)
     refuse_mask(x, "x")
     statistic = FrechetMean(ball, bound)
@@ -353,6 +355,7 @@ def private_summary(
     mu: float | None = None,
     base: ArrayLike | None = None,
     radius: float | None = None,
+    neighbours: str = REPLACE_ONE,
     mechanism: MechanismName = "auto",
     law: Family | None = None,
     ledger: Ledger | None = None,
@@ -362,9 +365,9 @@ def private_summary(
     r"""A summary of your own that lives on a manifold, released with differential privacy.
 
     *Public*: the manifold and all arguments but ``value``. *Private*: ``value``, a summary ``f(D)`` of a data set ``D``.
-    *Neighbours*: whichever data sets your claim is about. **Your claim**: ``dist(f(D), f(D')) <= sensitivity`` for all
-    neighbours ``D`` and ``D'``, in the geodesic distance of the manifold, numerical error of the computed values included. The
-    library cannot check this; you must. The receipt says so.
+    *Neighbours*: those of your claim; say who they are in ``neighbours``. **Your claim**: ``dist(f(D), f(D')) <= sensitivity``
+    for all neighbours ``D`` and ``D'``, in the geodesic distance of the manifold, numerical error of the computed values
+    included. The library cannot check this; you must. The receipt says so.
 
     *Theorem*: under that claim, Theorem 1 of Reimherr, Bharath and Soto (2021) for intrinsic Laplace noise, and the theorems of
     :mod:`geodp.mechanisms.intrinsic` and :mod:`geodp.mechanisms.tangent` for the others.
@@ -378,8 +381,11 @@ def private_summary(
     epsilon, delta, rho, mu, mechanism, law, ledger, dataset, simulate
         As for :func:`private_mean`.
     base, radius
-        A public ball for tangent noise, on spaces without positive curvature: the value is moved into it first, which does not
-        move two values apart. Without them there is intrinsic noise only. ``base`` is the manifold's origin by default.
+        For tangent noise, on spaces without positive curvature: a second claim, that the value is within ``radius`` of the public
+        point ``base`` for every data set. A value that is not is a ``ValueError``. Without them there is intrinsic noise only.
+        ``base`` is the manifold's origin by default.
+    neighbours
+        Who the claim is about. A ledger refuses a charge about other neighbours than its budget's.
 
     >>> import numpy as np
     >>> from geodp import Sphere
@@ -390,14 +396,16 @@ def private_summary(
     if not isinstance(manifold, Manifold):
         raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
     privacy = privacy_of(epsilon, delta, rho, mu)
-    account = _Account.of(ledger, dataset, simulate)
+    account = Account.of(ledger, dataset, simulate)
     _check_options(None, simulate)
     claim = real_number(sensitivity, "the sensitivity")
     if not 0.0 < claim < math.inf:
         raise ValueError(f"the sensitivity must be positive and finite but is {claim:g}: how far can one record move the value?")
     statistic = ClaimedSummary(manifold, claim, _summary_ball(manifold, base, radius))
-    measurement = Measurement(statistic, 1, privacy, mechanism, law)
-    point = _one_point(value, statistic)
+    if not _is_line(neighbours):
+        raise ValueError("neighbours must be a line of text that says who they are")
+    measurement = Measurement(statistic, 1, privacy, mechanism, law, neighbours=neighbours)
+    point = computed(lambda: _one_point(value, statistic, measurement.noise))
     account.check_open()
     return _release(measurement, lambda: point, account, simulate)
 
@@ -409,35 +417,45 @@ def _summary_ball(manifold: Manifold, base: ArrayLike | None, radius: float | No
         return None
     if not math.isinf(manifold.injectivity_radius):
         raise ValueError(
-            f"a radius is for spaces without positive curvature, and {manifold} is none: moving values into a ball could take "
-            "them further apart there. Leave out base and radius"
+            f"tangent noise for summaries is for spaces without positive curvature, and {manifold} is none: leave out base and "
+            "radius"
         )
     return Ball(manifold, manifold.origin if base is None else base, radius)
 
 
-def _one_point(value: ArrayLike, statistic: ClaimedSummary) -> Array:
-    """The value as a point, in the ball if there is one. It is private: no sentence tells a number of it."""
-    manifold = statistic.codomain
+def _one_point(value: ArrayLike, statistic: ClaimedSummary, noise: Mechanism) -> Array:
+    """The point that the value stands for. It is private: no sentence tells a number of it."""
+    manifold, ball = statistic.codomain, statistic.ball
     with only_the_kind():
         array = np.asarray(value)
     point = manifold.read(array, "the value")
     if point.shape != manifold.point_shape:
         raise ValueError(f"the value has shape {point.shape}, but one point of {manifold} has shape {manifold.point_shape}")
-    with np.errstate(all="ignore"):
-        if not manifold.valid(point):
-            raise ValueError(f"the value is not a point of {manifold}: manifold.check_point(value) tells you, and only you, why")
-        point = manifold.raw_project(point) if array.dtype.itemsize < 8 else point
-        return point if statistic.ball is None else statistic.ball.clip(point)
+    wrong = ValueError(f"the value is not a point of {manifold}: manifold.check_point(value) tells you, and only you, why")
+    if not manifold.valid(point):
+        raise wrong
+    point = manifold.raw_project(point)
+    if ball is not None:
+        if not ball.contains(point):
+            raise ValueError(f"the value is not within {ball.radius:g} of the base point, as was claimed: claim a larger radius")
+        return point
+    try:
+        # the exact sampler may refuse what passes in floats, such as a matrix that is all but singular: not after the charge
+        noise.draw(point, NotPrivate(0))
+    except ValueError:
+        raise wrong from None
+    return point
 
 
-class _Account(NamedTuple):
+class Account(NamedTuple):
     """The budget that a release is charged to, if any."""
 
     ledger: Ledger | None
     dataset: str | None
 
     @classmethod
-    def of(cls, ledger: Any, dataset: Any, simulate: Any) -> _Account:
+    def of(cls, ledger: Any, dataset: Any, simulate: Any) -> Account:
+        """The account, or a sentence about what does not go together."""
         if (ledger is None) != (dataset is None):
             raise ValueError("a ledger and the name of a data set in it go together: give both or neither")
         if ledger is not None and not isinstance(ledger, Ledger):
@@ -451,50 +469,47 @@ class _Account(NamedTuple):
         if self.ledger is not None and self.dataset is not None:
             self.ledger.remaining(self.dataset)
 
-    def check(self, measurement: Measurement) -> None:
+    def check(self, cost: Cost, privacy: Privacy, neighbours: str = REPLACE_ONE) -> None:
         """Before long work: whether the charge would be refused now. What counts is the charge."""
         if self.ledger is not None and self.dataset is not None:
-            self.ledger.check(self.dataset, **_spent(measurement))
+            self.ledger.check(self.dataset, cost=cost, privacy=privacy, neighbours=neighbours)
 
-    def charge(self, measurement: Measurement) -> int | None:
+    def charge(self, cost: Cost, privacy: Privacy, what: str, neighbours: str = REPLACE_ONE) -> int | None:
+        """The number of the charge, which is on disk when this returns."""
         if self.ledger is None or self.dataset is None:
             return None
-        kind = _KINDS[type(measurement.statistic)]
-        what = shorten(f"{kind} on {measurement.statistic.codomain}", 500, placeholder=" ...")
-        return self.ledger.charge(self.dataset, **_spent(measurement), what=what).id
+        purpose = shorten(what, 500, placeholder=" ...")
+        return self.ledger.charge(self.dataset, cost=cost, privacy=privacy, neighbours=neighbours, what=purpose).id
 
-    def attach(self, release: Release) -> None:
+    def attach(self, charge: int | None, receipt: Callable[[], str]) -> None:
         """Keep the receipt with its charge. The budget is spent and the value drawn: a failure must not take the value along."""
-        if self.ledger is None or release.charge is None:
+        if self.ledger is None or charge is None:
             return
         try:
-            self.ledger.attach(release.charge, release.to_json())
+            self.ledger.attach(charge, receipt())
         except Exception as error:
             # of the ledger's sentence only what happened: its advice, to try again, would be wrong here
             why = str(error).partition(": ")[0] if isinstance(error, LedgerError) else type(error).__name__
             with warnings.catch_warnings():
                 warnings.simplefilter("always")  # where warnings are errors it would take the value along after all
                 warnings.warn(
-                    f"charge {release.charge} is entered and the release is made, but its receipt could not be kept in the "
-                    f"ledger ({why}). Do not release again: store this one with ledger.attach(release.charge, release.to_json())",
+                    f"charge {charge} is entered and the release is made, but its receipt could not be kept in the ledger "
+                    f"({why}). Do not release again: store this one with ledger.attach(release.charge, release.to_json())",
                     stacklevel=4,
                 )
 
 
-def _spent(measurement: Measurement) -> dict[str, Any]:
-    noise, neighbours = measurement.noise, measurement.neighbours
-    return {"cost": noise.cost, "privacy": measurement.privacy, "neighbours": neighbours}
-
-
 def _release(
-    measurement: Measurement, compute: Callable[[], Array], account: _Account, simulate: np.random.Generator | None
+    measurement: Measurement, compute: Callable[[], Array], account: Account, simulate: np.random.Generator | None
 ) -> Release:
     """Check the budget, compute, charge, draw, write the receipt."""
     noise = measurement.noise
-    account.check(measurement)
-    true = _computed(compute)
-    charge = account.charge(measurement)
-    value, grid = _computed(lambda: _drawn(noise, true, simulate), said=())
+    account.check(noise.cost, measurement.privacy, measurement.neighbours)
+    true = computed(compute)
+    kind = _KINDS[type(measurement.statistic)]
+    what = f"{kind} on {measurement.statistic.codomain}"
+    charge = account.charge(noise.cost, measurement.privacy, what, measurement.neighbours)
+    value, grid = computed(lambda: _drawn(noise, true, simulate), said=())
     claimed = isinstance(measurement.statistic, ClaimedSummary)
     release = Release(
         value=value,
@@ -508,9 +523,9 @@ def _release(
         grid=grid,
         dataset=account.dataset,
         charge=charge,
-        neighbours="those of the caller's claim" if claimed else measurement.neighbours,
+        neighbours=measurement.neighbours,
     )
-    account.attach(release)
+    account.attach(charge, release.to_json)
     return release
 
 
@@ -518,7 +533,7 @@ def _drawn(noise: Mechanism, true: Array, simulate: np.random.Generator | None) 
     return noise.draw(true) if simulate is None else (noise.simulate(true, 1, simulate)[0], None)
 
 
-def _computed(compute: Callable[[], T], said: tuple[type[Exception], ...] = (ValueError,)) -> T:
+def computed(compute: Callable[[], T], said: tuple[type[Exception], ...] = (ValueError,)) -> T:
     """What ``compute`` returns; if it fails for a reason of its own, the text of the exception, which may quote data, is lost.
 
     Those ``said`` are about public things: the shape or the number of records, the kind of a failure to read them.
@@ -527,10 +542,15 @@ def _computed(compute: Callable[[], T], said: tuple[type[Exception], ...] = (Val
         # where the caller has floating-point errors raise, an underflow of one record would
         with np.errstate(all="ignore"):
             return compute()
+    except np.linalg.LinAlgError as error:  # a ValueError, but not of ours
+        raise RuntimeError(_HIDDEN.format(type(error).__name__)) from None
     except said:
         raise
     except Exception as error:
-        raise RuntimeError(f"the release failed with {type(error).__name__}, whose text may hold data and is not shown") from None
+        raise RuntimeError(_HIDDEN.format(type(error).__name__)) from None
+
+
+_HIDDEN = "the release failed with {}, whose text may hold data and is not shown"
 
 
 def _check_options(project: Any, simulate: Any) -> None:
@@ -636,11 +656,9 @@ def _restored(stored: dict[str, Any]) -> Release:
         statistic = FrechetMean(ball, stored["bound"])
     else:
         statistic = ClaimedSummary(manifold, stored["sensitivity"], ball)
-    cost = _stored_cost(stored)
-    if not cost.meets(privacy):
-        raise ValueError("the cost exceeds the privacy")
     value = _stored_point(stored["value"], manifold)
     kind, family = _MECHANISMS[stored["mechanism"]]
+    cost = _stored_cost(stored)
     noise: Mechanism
     if kind is TangentMechanism:
         assert ball is not None
@@ -648,6 +666,7 @@ def _restored(stored: dict[str, Any]) -> Release:
     else:
         noise = IntrinsicMechanism(stored["scale"], family, cost, manifold, ball, stored["projected"])
         _check_law(noise)
+    _check_consistent(stored, statistic, privacy, noise)
     return Release(
         value=value,
         privacy=privacy,
@@ -659,6 +678,29 @@ def _restored(stored: dict[str, Any]) -> Release:
             for name in ("n", "sensitivity", "tolerance", "numerics", "grid", "dataset", "charge", "neighbours")
         },
     )
+
+
+def _check_consistent(
+    stored: dict[str, Any], statistic: FrechetMean | ClaimedSummary, privacy: Privacy, noise: Mechanism
+) -> None:
+    """Compare what is stored with what follows from the rest: the sensitivity, the cost of the noise, and the privacy."""
+    apart, ball = stored["sensitivity"] + 2.0 * stored["tolerance"], statistic.ball
+    if isinstance(noise, TangentMechanism):
+        assert ball is not None
+        apart = min(stretch_of_log(ball) * apart, 2.0 * ball.radius)
+        true = tangent_cost(noise.manifold.dim, noise.family, apart / noise.scale)
+    else:
+        true = intrinsic_cost(noise.manifold, noise.family, apart / noise.scale)
+    stated = noise.cost if isinstance(noise.cost, type(true)) else PureCost(noise.cost.epsilon)
+    # the numbers of a receipt are rounded to floats, and tolerances were other ones in other versions
+    enough = statistic.sensitivity(stored["n"] or 1) * (1.0 - 1e-9) <= stored["sensitivity"]
+    if not (
+        enough
+        and stated.meets(privacy)
+        and true.rho <= stated.rho * (1.0 + 1e-6)
+        and true.epsilon <= stated.epsilon * (1.0 + 1e-6)
+    ):
+        raise ValueError("the cost, the noise and the sensitivity contradict each other")
 
 
 def _stored_point(stored: Any, manifold: Manifold) -> Array:

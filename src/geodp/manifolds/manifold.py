@@ -131,6 +131,11 @@ class Manifold(ABC):
         """``lim log(volume of a ball of radius R) / R``: 0 unless the manifold is negatively curved somewhere."""
 
     @property
+    def scale_directions(self) -> Array:
+        """Unit vectors, in coordinates, along which a change of units moves every point; rows, none by default."""
+        return np.empty((0, self.dim))
+
+    @property
     def cut_locus(self) -> str:
         """What a pair of points without a unique shortest geodesic looks like, in words."""
         return "empty"

@@ -117,6 +117,15 @@ class Product(Manifold):
         return math.hypot(*(factor.volume_entropy for factor in self.factors))
 
     @property
+    def scale_directions(self) -> Array:
+        ends = np.cumsum([factor.dim for factor in self.factors])
+        rows = [
+            np.pad(factor.scale_directions, ((0, 0), (end - factor.dim, self.dim - end)))
+            for factor, end in zip(self.factors, ends, strict=True)
+        ]
+        return np.concatenate(rows)
+
+    @property
     def cut_locus(self) -> str:
         parts = [f"{factor}: {factor.cut_locus}" for factor in self.factors if math.isfinite(factor.injectivity_radius)]
         return "; ".join(parts) or "empty"

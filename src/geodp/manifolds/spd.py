@@ -39,6 +39,11 @@ class _PositiveDefinite(HadamardManifold):
     def origin(self) -> Array:
         return np.eye(self.k)
 
+    @property
+    def scale_directions(self) -> Array:
+        # the determinant: other units multiply all matrices by one number
+        return vector_from_symmetric(np.eye(self.k))[None] / math.sqrt(self.k)
+
     def raw_project(self, x: Array) -> Array:
         return symmetric(x)
 

@@ -16,7 +16,7 @@ the geodesic between two values stays in it): :func:`stretch_of_log`.
 *Into the ball.* By default ``u + z`` is moved radially to length ``r`` if it is longer: post-processing, and 1-Lipschitz in
 ``R^d``.
 
-*Error.* ``exp_m0`` stretches by at most 1 if the curvature is non-negative and the space symmetric, and at radius ``s`` by at
+*Error.* On a symmetric space ``exp_m0`` stretches by at most 1 if the curvature is non-negative, and at radius ``s`` by at
 most ``sinh(k s)/(k s)``, ``-k^2`` the lowest curvature, in general. So the distance of a draw from its value is at most
 ``min(|z| sinhc(k r), 2 r)`` if moved into the ball, and ``min(|z| sinhc(k (r + |z|)), 2 r + |z|)`` otherwise.
 

@@ -8,16 +8,18 @@ of privacy to the largest parameter of a family of costs.
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any, ClassVar, final
 
 from flint import arb
 from scipy.optimize import brentq
+from scipy.special import erfinv
 
 from geodp.inputs import real_number
 from geodp.privacy.curves import (
@@ -32,15 +34,22 @@ from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, Ze
 
 #: Searches end this close, relatively, to the best parameter, on the side where the claim holds.
 _CLOSE = 1e-11
-#: Past this ratio Laplace noise hides nothing and no quadrature holds: it is charged as any pure mechanism.
-_OPEN = 1e9
+#: Ratios of sensitivity to scale beyond which there is no privacy to speak of.
+_HUGE = 1e4
 
 
+@dataclass(frozen=True)
 class Cost(ABC):
     """The privacy that one release, or several together, spend."""
 
     #: The name by which receipts and ledgers keep it.
     kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, float | int) and not 0.0 < value < math.inf:
+                raise ValueError(f"the {field.name} of a cost must be positive and finite but is {value}")
 
     @property
     @abstractmethod
@@ -76,7 +85,7 @@ class Cost(ABC):
 
     @final
     def epsilon_at(self, delta: float) -> float:
-        """The ``epsilon`` that makes ``(epsilon, delta)`` true of this cost.
+        """The ``epsilon`` that makes ``(epsilon, delta)`` true of this cost; infinite if none is known to.
 
         >>> round(GaussianCost(1.0).epsilon_at(1e-6), 4), LaplaceCost(1.0, 2).epsilon_at(1e-6) < 1.0
         (4.8866, True)
@@ -87,6 +96,8 @@ class Cost(ABC):
         most = 1.0
         while self.delta_at(most) > delta:
             most *= 2.0
+            if most > 1e12:  # some costs reveal everything with a chance above delta
+                return self.epsilon
 
         def excess(epsilon: float) -> float:
             return math.log(max(self.delta_at(epsilon), 1e-320) / delta)
@@ -124,7 +135,8 @@ class Cost(ABC):
         # miss is concave in exp(e), so it has one peak; beyond these ends it is not positive, or the curve is known to end
         far = min(self.epsilon, 40.0)
         best = minimum(lambda e: -miss(e), -far, far, steps=50)
-        return max(0.0, miss(best), miss(-far), miss(far))
+        # less what rounding may have added
+        return max(0.0, max(miss(best), miss(-far), miss(far)) * (1.0 - 1e-14) - 1e-15)
 
     @final
     def meets(self, privacy: Privacy) -> bool:
@@ -142,7 +154,7 @@ class Cost(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Its kind and its parameters, for receipts and ledgers."""
-        return {"kind": self.kind, **asdict(self)}  # type: ignore[call-overload]  # every cost is a dataclass
+        return {"kind": self.kind, **asdict(self)}
 
     def __str__(self) -> str:
         named = {"epsilon": self.epsilon, "rho": self.rho, "mu": self.mu}
@@ -156,7 +168,7 @@ class PureCost(Cost):
 
     *Gaussian privacy.* The trade-off function of randomised response is made of two lines that meet where both errors are
     ``1/(1 + exp(epsilon))``. That of ``N(0, 1)`` against ``N(mu, 1)`` is convex, ends where they end, and passes through that
-    point for ``Phi(-mu/2) = 1/(1 + exp(epsilon))``: so it lies below.
+    point for ``Phi(-mu/2) = 1/(1 + exp(epsilon))``, that is ``erf(mu/sqrt(8)) = tanh(epsilon/2)``: so it lies below.
 
     >>> cost = PureCost(1.0)
     >>> round(cost.advantage, 4), round(cost.rho, 4), round(cost.mu, 4)
@@ -176,10 +188,42 @@ class PureCost(Cost):
 
     @property
     def mu(self) -> float:
+        if self.bound < 1.0:  # Phi(-mu/2) is near 1/2 there, and its digits are lost
+            return _up(math.sqrt(8.0) * float(erfinv(math.tanh(0.5 * self.bound))))
         return _up(-2.0 * NormalDist().inv_cdf(1.0 / (1.0 + math.exp(self.bound)))) if self.bound < 36.0 else math.inf
 
     def delta_enclosure(self, epsilon: float) -> arb:
         return pure_delta(self.bound, epsilon)
+
+
+@final
+@dataclass(frozen=True)
+class SelectionCost(Cost):
+    """A choice by the exponential mechanism: the privacy loss lies in an interval of length ``bound`` that holds 0.
+
+    So it is ``bound``-private, and ``bound^2/8``-zero-concentrated (Cesar and Rogers 2021, by Hoeffding's lemma).
+
+    >>> SelectionCost(0.4).rho
+    0.020000000000000004
+    """
+
+    bound: float
+    kind: ClassVar[str] = "selection"
+
+    @property
+    def epsilon(self) -> float:
+        return self.bound
+
+    @property
+    def rho(self) -> float:
+        return _float_above(Fraction(self.bound) ** 2 / 8)
+
+    @property
+    def mu(self) -> float:
+        return PureCost(self.bound).mu
+
+    def delta_enclosure(self, epsilon: float) -> arb:
+        return min(pure_delta(self.bound, epsilon), concentrated_delta(self.rho, epsilon), key=upper_float)
 
 
 @final
@@ -201,19 +245,25 @@ class LaplaceCost(Cost):
 
     @property
     def rho(self) -> float:
-        return PureCost(self.ratio).rho if self.ratio > _OPEN else upper_float(LaplaceCurve(self.ratio, self.dim).mean_loss())
+        return _laplace_rho(self.ratio, self.dim)
 
     @property
     def mu(self) -> float:
         return PureCost(self.ratio).mu
 
     def delta_enclosure(self, epsilon: float) -> arb:
-        return pure_delta(self.ratio, epsilon) if self.ratio > _OPEN else _laplace_delta(self.ratio, self.dim, epsilon)
+        return _laplace_delta(self.ratio, self.dim, epsilon)
+
+
+@lru_cache(maxsize=1024)
+def _laplace_rho(ratio: float, dim: int) -> float:
+    # the loss is at most the ratio; for huge ones that is as good as any bound, and their Bessel functions are past all digits
+    return ratio if ratio > _HUGE else upper_float(LaplaceCurve(ratio, dim).mean_loss())
 
 
 @lru_cache(maxsize=1024)
 def _laplace_delta(ratio: float, dim: int, epsilon: float) -> arb:
-    return LaplaceCurve(ratio, dim).delta(epsilon)
+    return pure_delta(ratio, epsilon) if ratio > _HUGE else LaplaceCurve(ratio, dim).delta(epsilon)
 
 
 @final
@@ -295,14 +345,27 @@ class ApproximateCost(Cost):
 @final
 @dataclass(frozen=True)
 class SumCost(Cost):
-    """Several costs together, also if each was chosen after seeing what the earlier ones released.
+    """Several costs together; each query may be chosen after seeing what the earlier ones released.
 
-    Pure epsilons add up, and so do rhos (Rogers et al. 2016; Feldman and Zrnic 2021). The curve is the lower of the two bounds
-    that follow from these sums.
+    Pure epsilons add up, and so do rhos and the squares of mus (Rogers et al. 2016; Feldman and Zrnic 2021; Smith and Thakurta
+    2022). The curve is the lowest of the bounds that follow from these sums.
+
+    *Parts of which only one* ``(epsilon_i, delta_i)`` *is known.* Such a mechanism is what someone can make, without the data,
+    from one that with chance ``delta_i`` reveals everything and else is randomised response with ``epsilon_i`` (Kairouz, Oh and
+    Viswanath 2015). Whatever the data, the chance that any of them reveals everything is at most ``D``, the sum of the
+    ``delta_i``. If none does, the parts compose with ``epsilon_i`` as pure ones, so
+    ``delta(epsilon) <= D + (1 - D) delta'(epsilon)``, where ``delta'`` is the curve with the ``epsilon_i`` in their place.
+
+    *What is fixed.* These are the costs that were paid. If the costs themselves were chosen after seeing earlier answers, what
+    is guaranteed is a total that was fixed in advance and never passed, as a ledger keeps it.
 
     >>> total = compose([LaplaceCost(0.5, 6)] * 4)
     >>> total.epsilon, round(total.rho, 4), round(total.epsilon_at(1e-6), 3)
     (2.0, 0.0832, 1.938)
+    >>> round(compose([GaussianCost(0.6), GaussianCost(0.8)]).mu, 9)
+    1.0
+    >>> round(compose([ApproximateCost(1.0, 1e-7), PureCost(1.0)]).epsilon_at(1e-6), 3)
+    2.0
     """
 
     parts: tuple[Cost, ...]
@@ -318,27 +381,47 @@ class SumCost(Cost):
 
     @property
     def mu(self) -> float:
-        return math.inf
+        return _norm_above(part.mu for part in self.parts)
 
     def delta_enclosure(self, epsilon: float) -> arb:
+        slack, total_epsilon, rho, mu = self._sums
         bounds = [arb(1)]
-        if math.isfinite(self.epsilon):
-            bounds.append(pure_delta(self.epsilon, epsilon))
-        if math.isfinite(self.rho):
-            bounds.append(concentrated_delta(self.rho, epsilon))
-        return min(bounds, key=upper_float)
+        if math.isfinite(total_epsilon):
+            bounds.append(pure_delta(total_epsilon, epsilon))
+        if 0.0 < rho < math.inf:
+            bounds.append(concentrated_delta(rho, epsilon))
+        if 0.0 < mu < math.inf:
+            bounds.append(gaussian_delta(mu, epsilon))
+        best = min(bounds, key=upper_float)
+        return slack + (1 - slack) * best if slack < 1 else arb(1)
+
+    @cached_property
+    def _sums(self) -> tuple[arb, float, float, float]:
+        """The sum of the deltas of which nothing else is known, and epsilon, rho and mu of all the rest."""
+        leaves = list(_leaves(self.parts))
+        slack = sum((arb(part.slack) for part in leaves if isinstance(part, ApproximateCost)), arb(0))
+        rest = SumCost(tuple(PureCost(part.limit) if isinstance(part, ApproximateCost) else part for part in leaves))
+        return slack, rest.epsilon, rest.rho, rest.mu
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
 
 
+def _leaves(parts: Iterable[Cost]) -> Iterator[Cost]:
+    for part in parts:
+        if isinstance(part, SumCost):
+            yield from _leaves(part.parts)
+        else:
+            yield part
+
+
 _KINDS: dict[str, type[Cost]] = {
-    cost.kind: cost for cost in (PureCost, LaplaceCost, GaussianCost, ConcentratedCost, ApproximateCost)
+    cost.kind: cost for cost in (PureCost, SelectionCost, LaplaceCost, GaussianCost, ConcentratedCost, ApproximateCost)
 }
 
 
 #: What each kind with one number to choose calls it.
-_PARAMETERS = {"pure": "bound", "laplace": "ratio", "gaussian": "shift", "concentrated": "bound"}
+_PARAMETERS = {"pure": "bound", "selection": "bound", "laplace": "ratio", "gaussian": "shift", "concentrated": "bound"}
 
 
 def cost_from_dict(stored: dict[str, Any]) -> Cost:
@@ -404,6 +487,15 @@ def pure_epsilon(privacy: Privacy) -> float:
     return _affordable(PureCost.kind, privacy)
 
 
+def selection_epsilon(privacy: Privacy) -> float:
+    """The largest epsilon of an exponential mechanism that keeps the privacy.
+
+    >>> round(selection_epsilon(ZeroConcentratedDP(0.02)), 9)
+    0.4
+    """
+    return _affordable(SelectionCost.kind, privacy)
+
+
 def concentrated_rho(privacy: Privacy) -> float | None:
     """The largest rho that implies the privacy; None if none does.
 
@@ -448,14 +540,17 @@ def _guess(kind: str, privacy: Privacy, dim: int | None) -> float:
             return {GaussianCost.kind: mu, ConcentratedCost.kind: 0.5 * mu**2}.get(kind, privacy.epsilon)
         case ZeroConcentratedDP():
             scale = 2.0 * privacy.rho * (dim or 1)
-            return {ConcentratedCost.kind: privacy.rho}.get(kind, math.sqrt(scale))
+            return {ConcentratedCost.kind: privacy.rho, SelectionCost.kind: math.sqrt(8.0 * privacy.rho)}.get(
+                kind, math.sqrt(scale)
+            )
     return privacy.size
 
 
 def _largest(kept: Callable[[float], bool], excess: Callable[[float], float], guess: float) -> float:
     """The largest parameter that is ``kept``, up to :data:`_CLOSE`; ``excess`` increases and is positive where it is not."""
-    if kept(guess) and not kept(guess * (1.0 + _CLOSE)):
-        return guess
+    for near in (guess, guess * (1.0 - 4e-16), guess * (1.0 - 2e-15)):  # closed forms, but for their rounding
+        if kept(near) and not kept(near * (1.0 + _CLOSE)):
+            return near
     low = high = guess
     step = 0.01
     if excess(guess) > 0.0:
@@ -476,10 +571,12 @@ def _largest(kept: Callable[[float], bool], excess: Callable[[float], float], gu
 
 def _up(value: float) -> float:
     """Above what a few roundings may have taken away."""
-    return value * (1.0 + 1e-14)
+    return math.nextafter(value * (1.0 + 1e-14), math.inf)
 
 
 def _float_above(value: Fraction) -> float:
+    if value > sys.float_info.max:
+        return math.inf
     near = float(value)
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)
 
@@ -487,3 +584,14 @@ def _float_above(value: Fraction) -> float:
 def _sum_above(values: Iterable[float]) -> float:
     listed = list(values)
     return _float_above(sum(map(Fraction, listed), Fraction(0))) if all(map(math.isfinite, listed)) else math.inf
+
+
+def _norm_above(values: Iterable[float]) -> float:
+    listed = list(values)
+    if not all(map(math.isfinite, listed)):
+        return math.inf
+    square = sum((Fraction(value) ** 2 for value in listed), Fraction(0))
+    near = math.hypot(*listed)
+    while Fraction(near) ** 2 < square:
+        near = math.nextafter(near, math.inf)
+    return near

@@ -56,12 +56,8 @@ _WIDTH, _LEAST = arb("1e-13"), arb("1e-40")
 
 def upper_float(x: arb) -> float:
     """A float that is at least the number enclosed by ``x``."""
-    return math.nextafter(float(x.upper()), math.inf)
-
-
-def lower_float(x: arb) -> float:
-    """A float that is at most the number enclosed by ``x``."""
-    return math.nextafter(float(x.lower()), -math.inf)
+    near = float(x.upper())
+    return near if x <= arb(near) else math.nextafter(near, math.inf)
 
 
 # ---------------------------------------------------------------------- Laplace noise in R^d

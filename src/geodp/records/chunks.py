@@ -105,6 +105,11 @@ def count_records(x: Any, manifold: Manifold) -> int:
     return sum(len(chunk) for chunk in _source(x, manifold)[0]())
 
 
+def chunks_of(x: Any, manifold: Manifold) -> Iterator[Array]:
+    """The records of anything but a Dask array, a chunk at a time, in float64."""
+    return _source(x, manifold)[0]()
+
+
 def discreet(x: Any, manifold: Manifold) -> Any:
     """The same records; where code that is not ours reads them, such as a function, its exceptions tell only their kind."""
     if is_dask(x) or isinstance(x, np.memmap):

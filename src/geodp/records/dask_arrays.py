@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -24,7 +24,7 @@ from geodp.compute.passes import Pass, best_evaluator
 from geodp.inputs import Array
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.manifold import Manifold
-from geodp.records.chunks import Records, Report, check_shape, failed, only_the_kind, pass_over_block
+from geodp.records.chunks import Records, Report, check_shape, failed, only_the_kind, pass_over_block, slices
 
 #: Passes added up by one task.
 _FAN_IN = 16
@@ -66,6 +66,38 @@ def count_rows(x: da.Array, manifold: Manifold) -> int:
         return int(x.shape[0])
     parts = _map_rows(_length, x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)
     return int(sum(_sums(parts)))
+
+
+def sum_rows(x: da.Array, manifold: Manifold, summand: Callable[[Array], Array]) -> Array:
+    """The sum of ``summand(block)`` over the blocks of rows."""
+    check_shape(x, manifold)
+    total: Any = 0.0
+    for part in _sums(_map_rows(_BlockSum(summand, manifold), x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)):
+        if isinstance(part, str):
+            raise failed(part)
+        total = total + part
+    return np.asarray(total, dtype=np.float64)
+
+
+class _BlockSum:
+    """A sum over the records of a block; what it holds is in no text that Dask may log."""
+
+    def __init__(self, summand: Callable[[Array], Array], manifold: Manifold) -> None:
+        self._summand, self._manifold = summand, manifold
+
+    def __call__(self, block: Array) -> NDArray[Any]:
+        try:
+            check_shape(block, self._manifold)
+            rows = max(Pass.BLOCK, (1 << 18) // (8 * math.prod(self._manifold.point_shape)))
+            with np.errstate(all="ignore"):
+                return _boxed(sum(self._summand(records) for records in slices(block, rows)))
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # Dask would log its text, and the records with it
+            return _boxed(type(error).__name__)
+
+    def __repr__(self) -> str:
+        return "a sum over a block"
 
 
 def _map_rows(function: Any, x: da.Array, weights: da.Array | None) -> da.Array:

@@ -36,8 +36,7 @@ class Statistic(Protocol):
 class ClaimedSummary:
     """A summary of the caller's: its sensitivity is the caller's claim, numerical error of the value included.
 
-    If there is a ball, the value is moved into it first. That is offered on Hadamard manifolds only, where the map is
-    1-Lipschitz: the claim holds for the moved value as well.
+    If there is a ball, it is part of the claim that it holds the value of every data set.
     """
 
     codomain: Manifold
@@ -46,16 +45,17 @@ class ClaimedSummary:
 
     @property
     def tolerance(self) -> float:
-        """What moving the value into the ball may round away."""
-        ball = self.ball
-        return 0.0 if ball is None else 8.0 * self.codomain.log_rounding_in_ball(ball.center, ball.reach)
+        """None: the claim is about the computed values."""
+        return 0.0
 
     def sensitivity(self, n: int) -> float:
         return self.claim if self.ball is None else min(self.claim, 2.0 * self.ball.reach)
 
     def check(self, n: int) -> None:
-        if self.ball is not None and not self.tolerance < 0.1 * self.ball.radius:
+        ball = self.ball
+        rounding = 0.0 if ball is None else self.codomain.log_rounding(ball.center, ball.reach)
+        if ball is not None and not rounding < 0.01 * ball.radius:
             raise ValueError(
-                f"float64 cannot resolve this ball of {self.codomain}: rounding may move points by {self.tolerance:.2g}, more "
-                f"than a tenth of the radius {self.ball.radius:g}. A smaller radius would work"
+                f"float64 cannot resolve this ball of {self.codomain}: rounding may move points by {rounding:.2g}, more than a "
+                f"hundredth of the radius {ball.radius:g}. A smaller radius would work"
             )

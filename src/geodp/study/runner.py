@@ -35,10 +35,10 @@ from geodp.study.experiment import Experiment, Settings, Task
 from geodp.study.table import Table
 
 #: The experiments, in the order of the report; each is a module of this package.
-NAMES = ("neighbours", "utility", "bounds", "privacy", "rates", "subspaces", "circle", "chains", "beyond")
+NAMES = ("neighbours", "utility", "bounds", "privacy", "rates", "subspaces", "circle", "chains", "beyond", "notions")
 
 #: What only shows results: they need not be computed again when it changes.
-_PRESENTATION = ("figures.py", "report.py", "runner.py", "cli.py", "plots.py")
+_PRESENTATION = ("figures.py", "report.py", "runner.py", "plots.py")
 
 #: ``progress(done, in_all, what)`` after every task.
 Progress = Callable[[int, int, str], None]

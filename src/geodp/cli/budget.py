@@ -1,0 +1,159 @@
+"""The commands ``geodp budget open``, ``show`` and ``history``."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from geodp.cli.common import DEFAULT_LEDGER, JsonOption, LedgerOption, one_sentence, screen
+
+if TYPE_CHECKING:
+    from geodp.privacy.ledger import Budget, Charge
+
+budget = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Open and inspect privacy budgets.")
+
+
+@budget.command(name="open")
+def open_budget(
+    dataset: Annotated[str, typer.Argument(help="A name for the data set.")],
+    epsilon: Annotated[str | None, typer.Option("--epsilon", "-e", help="Total epsilon that may ever be spent.")] = None,
+    delta: Annotated[str | None, typer.Option("--delta", help="With --epsilon: total delta.")] = None,
+    rho: Annotated[str | None, typer.Option("--rho", help="Total rho of zero-concentrated privacy.")] = None,
+    mu: Annotated[str | None, typer.Option("--mu", help="Total mu of Gaussian privacy.")] = None,
+    compose: Annotated[
+        str | None,
+        typer.Option(
+            "--compose",
+            help="With --delta, how releases add up: 'sum' (default) adds epsilons and deltas, good for a few releases; 'rho' "
+            "adds rhos up to the largest that implies epsilon and delta, good for many.",
+        ),
+    ] = None,
+    ledger: LedgerOption = DEFAULT_LEDGER,
+) -> None:
+    """Give a data set a total budget: --epsilon, --epsilon and --delta, --rho, or --mu.
+
+    Example: **geodp budget open cohort-7 --epsilon 3 --delta 1e-6**
+
+    A total cannot be changed later. A budget in epsilon alone takes no Gaussian noise, which has no pure epsilon.
+    """
+    with one_sentence():
+        from geodp.privacy.ledger import Ledger
+
+        book = Ledger(ledger)
+        book.open(dataset, epsilon, delta=delta, rho=rho, mu=mu, compose=compose)
+        given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+        named = [f"{name} {value}" for name, value in given.items() if value is not None]
+        total = epsilon if len(named) == 1 and epsilon is not None else " and ".join(named)
+        how = ", added through rho" if compose == "rho" else ""
+        place = repr(book).removeprefix("<Ledger ").removesuffix(">")  # without a password
+        print(f"{dataset}: {total} to spend{how}, kept in {place}")
+
+
+@budget.command()
+def show(ledger: LedgerOption = DEFAULT_LEDGER, as_json: JsonOption = False) -> None:
+    """All data sets: what is spent and left, and what all releases so far reveal.
+
+    **budget, spent, left**: in the budget's own unit. **advantage**: how much better than chance anyone can guess from all
+    releases which of two possible records a person has, 0 for not at all and 1 for always right. **epsilon at delta 1e-6**: the
+    same releases in epsilon and delta. Both are upper bounds, for releases whose cost was chosen in advance.
+    """
+    with one_sentence():
+        from geodp.privacy.budgets import described
+        from geodp.privacy.ledger import Ledger
+
+        book = Ledger(ledger)
+        budgets = [book.budget(name) for name in book.datasets()]
+        if as_json:
+            print(json.dumps([_budget_as_dict(each) for each in budgets], indent=2))
+            return
+        table = Table("data set", "budget", "spent", "left", "advantage", "epsilon at delta 1e-6")
+        for each in budgets:
+            amounts = [described(amount) for amount in (each.spent, each.left)]
+            table.add_row(
+                *map(escape, (each.dataset, _total(each), *amounts, _above(each.advantage), _above(each.epsilon_at(1e-6))))
+            )
+        screen.print(table)
+
+
+def _total(budget: Budget) -> str:
+    from geodp.privacy.budgets import described
+
+    promised = " and ".join(f"{name} {value:.6g}" for name, value in budget.promise.parameters().items())
+    return (
+        promised if budget.unit in promised.split() or " and " in budget.unit else f"{promised} as rho {described(budget.total)}"
+    )
+
+
+def _above(bound: float) -> str:
+    """A bound to a few digits, rounded up."""
+    from geodp.privacy.amounts import shown_above
+
+    # twelve digits first: 1.3 as a float is a little more than 1.3, and would be shown as 1.301
+    return shown_above(Decimal(f"{bound:.12g}"), digits=4) if math.isfinite(bound) else "none known"
+
+
+def _budget_as_dict(budget: Budget) -> dict[str, Any]:
+    epsilon = budget.epsilon_at(1e-6)
+    return {
+        "dataset": budget.dataset,
+        "unit": budget.unit,
+        "total": _as_text(budget.total),
+        "spent": _as_text(budget.spent),
+        "left": _as_text(budget.left),
+        "privacy": budget.promise.parameters(),
+        "adds_up": budget.rule,
+        "neighbours": budget.neighbours,
+        "advantage": budget.advantage,
+        "epsilon_at_delta_1e-6": epsilon if math.isfinite(epsilon) else None,
+    }
+
+
+def _as_text(amount: Any) -> str | dict[str, str]:
+    """Exact decimals as text: one, or epsilon and delta."""
+    return str(amount) if isinstance(amount, Decimal) else {name: str(value) for name, value in amount._asdict().items()}
+
+
+@budget.command()
+def history(
+    dataset: Annotated[str, typer.Argument(help="The data set.")],
+    ledger: LedgerOption = DEFAULT_LEDGER,
+    as_json: JsonOption = False,
+) -> None:
+    """Every charge of a data set, with the receipt of what was released for it."""
+    with one_sentence():
+        from geodp.privacy.ledger import Ledger
+
+        charges = Ledger(ledger).history(dataset)
+        if as_json:
+            print(json.dumps([_charge_as_dict(charge) for charge in charges], indent=2))
+            return
+        table = Table("charge", "day (UTC)", "charged", "asked for", "for", "receipt")
+        for charge in charges:
+            charged = " and ".join(f"{name} {value:.6g}" for name, value in _charged(charge).items())
+            receipt = "yes" if charge.receipt else "none: no release is on record"
+            table.add_row(str(charge.id), str(charge.at), charged, str(charge.privacy), escape(charge.what), receipt)
+        screen.print(table)
+
+
+def _charged(charge: Charge) -> dict[str, Decimal]:
+    amounts = {"epsilon": charge.epsilon, "delta": charge.delta, "rho": charge.rho, "mu": charge.mu}
+    return {name: value for name, value in amounts.items() if value is not None}
+
+
+def _charge_as_dict(charge: Charge) -> dict[str, Any]:
+    return {
+        "id": charge.id,
+        "at": charge.at.isoformat(),
+        **{name: str(value) for name, value in _charged(charge).items()},
+        "asked": charge.privacy.parameters(),
+        "cost": charge.cost.to_dict(),
+        "neighbours": charge.neighbours,
+        "what": charge.what,
+        "receipt": json.loads(charge.receipt) if charge.receipt else None,
+    }

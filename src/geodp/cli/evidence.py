@@ -1,0 +1,170 @@
+"""The commands ``geodp audit`` and ``geodp study``."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from geodp.cli.common import JsonOption, errors, one_sentence, screen
+from geodp.cli.options import (
+    BoundOption,
+    CenterOption,
+    ColumnsOption,
+    DeltaOption,
+    EpsilonOption,
+    HeaderOption,
+    LawOption,
+    LayoutOption,
+    ManifoldOption,
+    MechanismOption,
+    MuOption,
+    RadiusOption,
+    RhoOption,
+    ball_of,
+    check_picture,
+    progress_bar,
+)
+
+
+def audit_command(
+    manifold: ManifoldOption,
+    radius: RadiusOption,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    rho: RhoOption = None,
+    mu: MuOption = None,
+    n: Annotated[int | None, typer.Option("-n", "--n", "--records", help="Number of records; not with files.")] = None,
+    center: CenterOption = "origin",
+    first: Annotated[Path | None, typer.Option("--first", help="Records, as for geodp mean, instead of a worst case.")] = None,
+    second: Annotated[
+        Path | None, typer.Option("--second", help="The same records with one of them replaced, in the same order.")
+    ] = None,
+    columns: ColumnsOption = None,
+    layout: LayoutOption = "auto",
+    header: HeaderOption = None,
+    mechanism: MechanismOption = "auto",
+    law: LawOption = None,
+    bound: BoundOption = "sharp",
+    path: Annotated[
+        str,
+        typer.Option(
+            "--path",
+            help="float: fast simulator of the law. exact: the sampler of private releases. release: a whole release each time.",
+        ),
+    ] = "float",
+    draws: Annotated[
+        int | None,
+        typer.Option("--draws", help="Runs on each data set. Default: 1,000,000 (float), 200,000 (exact), 10,000 (release)."),
+    ] = None,
+    confidence: Annotated[float, typer.Option("--confidence", help="Probability that the reported bound holds.")] = 0.99,
+    seed: Annotated[int | None, typer.Option("--seed", help="Repeat an audit: the same seed gives the same result.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", help="Draw the histogram of the privacy loss: .png, .svg or .pdf.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Attack a release and say how much it reveals: a lower bound on its epsilon, delta, rho or mu.
+
+    Example: **geodp audit --manifold "Sphere(2)" --radius 0.39 --n 100 --epsilon 1**
+
+    Releases are made many times from two data sets that differ in one record: by default a worst case for this ball, or the
+    two files given. The event that tells them apart best is chosen in one half of the runs and counted in the other.
+
+    Exit code 0: the bound does not exceed the claim. 1: the claim is refuted. 2: bad input. An audit can refute a claim, never
+    prove it.
+    """
+    with one_sentence():
+        from geodp.auditing import audit
+        from geodp.files import read_records
+        from geodp.privacy.notions import privacy_of
+
+        ball = ball_of(manifold, center, radius, layout)
+        privacy_of(epsilon, delta, rho, mu)
+        if (first is None) != (second is None):
+            raise ValueError("--first and --second go together: give both files or neither")
+        if n is None and first is None:
+            raise ValueError("give the number of records with --records, or two files with --first and --second")
+        if plot is not None:
+            check_picture(plot)
+        pair = None
+        if first is not None and second is not None:
+            read = partial(read_records, manifold=ball.manifold, columns=columns, layout=layout, header=header)
+            pair = read(first), read(second)
+        with progress_bar("audit") as progress:
+            result = audit(
+                ball,
+                n,
+                epsilon,
+                delta,
+                rho,
+                mu,
+                mechanism=cast(Any, mechanism),
+                law=cast(Any, law),
+                pair=pair,
+                draws=draws,
+                confidence=confidence,
+                path=cast(Any, path),
+                bound=cast(Any, bound),
+                seed=seed,
+                progress=lambda done, total: progress(0, done, total),
+            )
+        print(result.to_json() if as_json else result)
+        if plot is not None:
+            from geodp.plots import privacy_loss
+
+            privacy_loss(result, plot)
+    if not result.consistent:
+        raise typer.Exit(1)
+
+
+def study(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments to run; all of them if none is named.")] = None,
+    full: Annotated[bool, typer.Option("--full/--quick", help="Averages over many draws, or over enough to see.")] = False,
+    out: Annotated[Path, typer.Option("--out", help="Where tables, figures and the report go.")] = Path("geodp-study"),
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same tables.")] = 0,
+    processes: Annotated[int | None, typer.Option("--processes", min=1, help="Worker processes; one a core by default.")] = None,
+) -> None:
+    """Run the experiments of the paper again, beside ours, and check its theorems and our claims.
+
+    Experiments: neighbours, utility, bounds, privacy, rates, subspaces, circle, chains, beyond, notions. Tables (CSV), figures
+    (PNG, SVG) and a self-contained **report.html** go to the output folder. A run that was interrupted continues where it
+    stopped. The exit code is 1 if a claim does not hold. Processor time, over all cores: about 70 s with --quick, 8 minutes
+    with --full.
+    """
+    with one_sentence():
+        from geodp.study.experiment import FULL, QUICK
+        from geodp.study.report import write_report
+        from geodp.study.runner import NAMES, Interrupted, run
+
+        settings = FULL if full else QUICK
+        columns = TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        try:
+            with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+                task = bar.add_task("study", total=None)
+
+                def progress(done: int, total: int, what: str) -> None:
+                    bar.update(task, completed=done, total=total, description=what or "study")
+
+                results = run(names or NAMES, settings, seed, out, processes=processes, progress=progress)
+                bar.update(task, description="figures")
+                held = write_report(results, settings, seed, out)
+        except (Interrupted, KeyboardInterrupt) as stop:
+            kept = f"{stop}: they" if isinstance(stop, Interrupted) else "Finished tasks"
+            sentence = f"stopped. {kept} are kept in {out}, and the same command continues from there"
+            errors.print(escape(sentence), highlight=False, soft_wrap=True)
+            raise typer.Exit(130) from None
+        table = Table("experiment", "claim", "measured", "holds")
+        for result in results:
+            for claim in result.experiment.claims(result.tables):
+                verdict = "[green]yes[/]" if claim.holds else "[bold red]no[/]"
+                table.add_row(result.experiment.name, escape(claim.sentence), escape(claim.measured), verdict)
+        screen.print(table)
+        print(f"report      {out / 'report.html'}")
+        if not held:
+            raise typer.Exit(1)

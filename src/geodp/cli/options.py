@@ -1,0 +1,91 @@
+"""Options that several commands share, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from geodp.cli.common import errors
+from geodp.files.writing import check_place
+
+MANIFOLDS = (
+    "Euclidean(d), Sphere(d), Hyperbolic(d), SPD(k), SPDLogEuclidean(k), Grassmann(p, m), Rotations(n), "
+    "PlanarShapes(landmarks) or Product(...)"
+)
+
+ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help=f"Where the records live: {MANIFOLDS}.")]
+RadiusOption = Annotated[
+    float, typer.Option("--radius", "-r", help="Public radius of the ball. Choose it without looking at the data.")
+]
+CenterOption = Annotated[
+    str, typer.Option("--center", "-c", help="Public centre: 'origin', numbers such as '[0, 0, 1]', or a file with one point.")
+]
+LayoutOption = Annotated[
+    str, typer.Option("--layout", help="What the columns mean; 'auto' goes by their number and names. List: geodp layouts.")
+]
+HeaderOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line of a .csv names its columns, which are public, or is a record. It need not be said if "
+        "that line is all names.",
+    ),
+]
+ColumnsOption = Annotated[
+    str | None, typer.Option("--columns", help="Which columns to read, by name or by position from 0: 'lat, lon'. Default: all.")
+]
+BoundOption = Annotated[str, typer.Option("--bound", help="Sensitivity bound: sharp, or reimherr2021 for the paper's.")]
+EpsilonOption = Annotated[float | None, typer.Option("--epsilon", "-e", help="Privacy to spend: epsilon.")]
+DeltaOption = Annotated[float | None, typer.Option("--delta", help="With --epsilon: approximate privacy, such as 1e-6.")]
+RhoOption = Annotated[float | None, typer.Option("--rho", help="Instead of --epsilon: zero-concentrated privacy.")]
+MuOption = Annotated[float | None, typer.Option("--mu", help="Instead of --epsilon: Gaussian privacy.")]
+MechanismOption = Annotated[
+    str,
+    typer.Option(
+        "--mechanism",
+        help="Where the noise lives: intrinsic (on the manifold), tangent (in the tangent space at the centre), or auto, the one "
+        "with the smaller guaranteed error.",
+    ),
+]
+LawOption = Annotated[str | None, typer.Option("--law", help="laplace or gaussian; by default the one that errs less.")]
+
+
+def ball_of(manifold: str, center: str, radius: float, layout: str) -> Any:
+    """The public ball that the options describe."""
+    from geodp.files import parse_center, parse_manifold
+    from geodp.manifolds.ball import Ball
+
+    space = parse_manifold(manifold)
+    return Ball(space, parse_center(center, space, layout=layout), radius)
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int, int | None], None]]:
+    """A bar for long passes over the data, on the error stream; gone when done.
+
+    It counts the records of the first pass, which are public, and not the passes, which depend on the data.
+    """
+    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        first, further = bar.add_task(title, total=None), bar.add_task(f"{title}: to the last digit", total=None, visible=False)
+
+        def show(iteration: int, done: int, total: int | None) -> None:
+            if iteration == 1 and (total is None or done < total):
+                bar.update(first, description=f"{title}: {done:,} records", completed=done, total=total)
+            else:
+                bar.update(first, visible=False)
+                bar.update(further, visible=True)
+
+        yield show
+
+
+def check_picture(path: Path) -> None:
+    """Before long work: whether a picture can be written there."""
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"{path} must end in .png, .svg or .pdf")
+    check_place(path)

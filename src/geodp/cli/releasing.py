@@ -1,0 +1,195 @@
+"""The commands ``geodp mean``, ``check``, ``layouts`` and ``demo``."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.table import Table
+
+from geodp.cli.common import JsonOption, one_sentence, screen
+from geodp.cli.options import (
+    BoundOption,
+    CenterOption,
+    ColumnsOption,
+    DeltaOption,
+    EpsilonOption,
+    HeaderOption,
+    LawOption,
+    LayoutOption,
+    ManifoldOption,
+    MechanismOption,
+    MuOption,
+    RadiusOption,
+    RhoOption,
+    ball_of,
+    progress_bar,
+)
+from geodp.files.writing import check_place, write_whole
+
+
+def mean(
+    file: Annotated[
+        Path,
+        typer.Argument(help="Records: .npy, .npz, .csv or .parquet, one record a row; with --dask also .zarr or a directory."),
+    ],
+    manifold: ManifoldOption,
+    radius: RadiusOption,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    rho: RhoOption = None,
+    mu: MuOption = None,
+    center: CenterOption = "origin",
+    columns: ColumnsOption = None,
+    layout: LayoutOption = "auto",
+    header: HeaderOption = None,
+    mechanism: MechanismOption = "auto",
+    law: LawOption = None,
+    bound: BoundOption = "sharp",
+    ledger: Annotated[
+        str | None, typer.Option("--ledger", help="Budget to charge: sqlite:///FILE or postgresql+psycopg://...")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the release as JSON to this file.")] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", help="Compute with Dask, block by block: local, or the address of a cluster, tcp://host:port."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Release the mean of a file of records, with a receipt.
+
+    Example: **geodp mean tensors.csv --manifold "SPD(3)" --radius 1.5 --epsilon 1**
+
+    The privacy to spend is exactly one of --epsilon (pure), --epsilon and --delta, --rho, or --mu.
+
+    The centre defaults to the manifold's origin (identity matrix, north pole, first axes, regular polygon). Records outside
+    the ball are moved to its boundary; records that are not points of the manifold count as the centre. Neither is reported:
+    `geodp check` tells the curator.
+    """
+    with one_sentence():
+        from geodp.files import read_records
+        from geodp.privacy.ledger import Ledger
+        from geodp.privacy.notions import privacy_of
+        from geodp.release import private_mean
+
+        ball = ball_of(manifold, center, radius, layout)
+        privacy_of(epsilon, delta, rho, mu)  # a mistake in it is said before the file is read
+        if out is not None:
+            check_place(out)
+        if (ledger is None) != (dataset is None):
+            raise ValueError("--ledger and --dataset go together: give both or neither")
+        book = Ledger(ledger) if ledger is not None else None
+        if dask is None:
+            x = read_records(file, ball.manifold, columns=columns, layout=layout, header=header)
+        else:
+            x = _dask().read_dask(file, ball.manifold, columns=columns, layout=layout)
+        with nullcontext() if dask is None else _dask().cluster(dask), progress_bar("mean") as progress:
+            release = private_mean(
+                x,
+                ball,
+                epsilon,
+                delta,
+                rho,
+                mu,
+                mechanism=cast(Any, mechanism),
+                law=cast(Any, law),
+                bound=cast(Any, bound),
+                ledger=book,
+                dataset=dataset,
+                progress=progress,
+            )
+        try:
+            if out is not None:
+                write_whole(out, f"{release.to_json()}\n".encode())
+        finally:  # the budget is spent: neither a full disk nor a closed pipe may take both copies of the value
+            print(release.to_json() if as_json else release)
+
+
+def _dask() -> Any:
+    try:
+        import geodp.records.dask_files as dask_files
+    except ImportError:
+        raise ValueError("--dask needs Dask, which is not installed: pip install 'geodp[dask]'") from None
+    return dask_files
+
+
+def layouts() -> None:
+    """What the columns of a file may hold, for every manifold."""
+    with one_sentence():
+        from geodp.files import LAYOUTS
+
+        print(LAYOUTS)
+        print("\n* only when named with --layout; arrays may also have the shape (n, *point_shape)")
+
+
+def check(
+    file: Annotated[Path, typer.Argument(help="Records, as for geodp mean.")],
+    manifold: ManifoldOption,
+    radius: RadiusOption,
+    center: CenterOption = "origin",
+    columns: ColumnsOption = None,
+    layout: LayoutOption = "auto",
+    header: HeaderOption = None,
+) -> None:
+    """For the curator only: which records are invalid or outside the ball. **The output is not private.**"""
+    with one_sentence():
+        import numpy as np
+
+        from geodp.files import read_records
+
+        ball = ball_of(manifold, center, radius, layout)
+        x = np.asarray(read_records(file, ball.manifold, columns=columns, layout=layout, header=header), dtype=np.float64)
+        valid = ball.manifold.valid(x)
+        outside = valid & ~ball.contains(x)
+        warning = "NOT PRIVATE: this describes individual records. Do not publish it, nor tune the ball by it."
+        screen.print(f"[bold red]{warning}[/]", soft_wrap=True)
+        table = Table("records", "count", "first rows (from 0)")
+        for name, which in (("valid and in the ball", valid & ~outside), ("outside the ball", outside), ("not points", ~valid)):
+            rows = np.flatnonzero(which)
+            table.add_row(name, str(len(rows)), ", ".join(map(str, rows[:10])) + (" ..." if len(rows) > 10 else ""))
+        screen.print(table)
+        if not valid.any():
+            print("Not one is a point. Check that rows match the header, and set --layout.")
+
+
+def demo(
+    directory: Annotated[Path, typer.Option("--dir", help="Where to put the ledger, the receipt and the picture.")] = Path(
+        "geodp-demo"
+    ),
+) -> None:
+    """A release from start to end, on shipped diffusion tensors of brain tissue.
+
+    The picture shows the true mean beside the private one, which only a demonstration may do. (A voxel is not a person: the data
+    show the machinery.)
+    """
+    with one_sentence():
+        import numpy as np
+
+        from geodp import data
+        from geodp.manifolds import SPD
+        from geodp.manifolds.ball import Ball
+        from geodp.plots import ellipsoids
+        from geodp.privacy.ledger import Ledger
+        from geodp.release import private_mean
+        from geodp.statistics.mean import frechet_mean
+
+        x = data.load("dti_tensors")
+        # public knowledge: free water at body temperature diffuses at 3 um^2/ms and tissue at about a quarter of that
+        ball = Ball(SPD(3), 0.75 * np.eye(3), radius=1.5)
+        directory.mkdir(parents=True, exist_ok=True)
+        url = f"sqlite:///{(directory / 'budget.db').as_posix()}"
+        book = Ledger(url)
+        book.open("demo", epsilon="3")
+        release = private_mean(x, ball, epsilon=1.0, ledger=book, dataset="demo")
+        print(release)
+        write_whole(directory / "receipt.json", f"{release.to_json()}\n".encode())
+        true = frechet_mean(x, ball).point
+        away = float(ball.manifold.dist(true, release.value))
+        title = f"DEMONSTRATION, not private: it shows the true mean. Geodesic distance {away:.3f}, epsilon 1, n = {len(x)}"
+        ellipsoids({"true mean": true, "private mean": release.value}, title, directory / "tensors.png")
+        print(f"\nbudget      {book.remaining('demo')} of {book.total('demo')} left for 'demo' in {directory / 'budget.db'}")
+        print(f"receipt     {directory / 'receipt.json'}")
+        print(f"picture     {directory / 'tensors.png'} (demonstration only: it shows the true mean, {away:.3f} away)")

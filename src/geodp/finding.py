@@ -1,0 +1,465 @@
+r"""A ball found privately: where the records are, and how far they spread.
+
+*Public*: the wide ball or the compact manifold to start from, the number of records, the privacy, and what is released.
+*Private*: the records. *Neighbours*: data sets of the same size that differ by replacing one record.
+
+The search is a chain of releases. Each looks at the records through what the earlier ones released, so their costs add up
+(:func:`geodp.privacy.cost.compose`), and everything decided on the way is a function of public numbers and of earlier releases.
+
+1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.embedding`). Elsewhere medians of normal
+coordinates
+   at the centre of the wide ball, each by the exponential mechanism over the cells of a public grid: the error in rank grows
+   with the logarithm of the radius only. If the records are too few for all coordinates, only those along which units of
+   measurement shift the space (for matrices the logarithm of the determinant), or none.
+2. *A radius.* The exponential mechanism over a public geometric grid of radii, with the score ``-|k(t) - k|``: ``k(t)``
+records are
+   farther than ``t`` from the centre, and ``k`` is a target. Replacing one record changes ``k(t)`` by at most 1. Only radii of
+   balls in which a mean can be released are on the grid, so nothing fails later.
+3. *Again*: the mean of the normal coordinates in that ball, with Laplace or Gaussian noise, is a better centre, and about it the
+   radius is smaller.
+
+*The target.* A larger radius clips fewer records and needs more noise. Clipping costs at most ``k/n`` for each unit of the
+radius, noise ``E'(t)``; they balance at ``k = n E'(t)``, about ``2 d/epsilon`` records for Laplace noise with ``epsilon`` for
+the mean. But a target of few records cannot be told from none: it is at least ``(2/e) (log m + 3)`` for ``m`` radii and ``e``
+of the exponential mechanism.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, final
+
+import numpy as np
+
+from geodp._version import __version__
+from geodp.arithmetic.entropy import Entropy
+from geodp.files import parse_manifold
+from geodp.inputs import Array, refuse_mask, whole_number
+from geodp.manifolds import Manifold
+from geodp.manifolds.ball import Ball
+from geodp.measurement import Measurement
+from geodp.mechanisms.selection import Selection
+from geodp.privacy.cost import Cost, compose, concentrated_rho, cost_from_dict, laplace_ratio, pure_epsilon, selection_epsilon
+from geodp.privacy.ledger import Ledger
+from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
+from geodp.records.chunks import count_records, discreet
+from geodp.release import Account, computed
+from geodp.statistics.counts import TangentMean, below, beyond
+from geodp.statistics.embedding import embedding_of
+from geodp.statistics.mean import FrechetMean
+from geodp.statistics.projected import ProjectedMean
+
+What = Literal["scale", "medians", "projected mean", "mean", "radius"]
+
+#: Cells of the grid on which medians are looked for, and the ratio and the number of the radii.
+CELLS, RATIO, RADII = 2048, 1.1, 140
+#: Part of the records by which the rank of a median may be wrong before another way is better.
+_RANK = 0.3
+
+
+@final
+@dataclass(frozen=True)
+class Step:
+    """One release of the search and its part of the privacy."""
+
+    what: What
+    privacy: Privacy
+    cost: Cost
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.privacy})"
+
+
+@final
+@dataclass(frozen=True)
+class Search:
+    """What a search will do, from public numbers alone: its steps, and the later release that its ball is for."""
+
+    start: Ball | Manifold
+    n: int
+    privacy: Privacy
+    then: Privacy
+    steps: tuple[Step, ...]
+
+    @property
+    def manifold(self) -> Manifold:
+        return self.start.manifold if isinstance(self.start, Ball) else self.start
+
+    @property
+    def cost(self) -> Cost:
+        return compose(step.cost for step in self.steps)
+
+    def __str__(self) -> str:
+        return f"{' -> '.join(step.what for step in self.steps)}, together {self.privacy}"
+
+
+def plan_search(start: Ball | Manifold, n: int, privacy: Privacy, then: Privacy | None = None) -> Search:
+    """The steps that a search for a ball takes; ``then`` is the privacy of the mean that the ball is for.
+
+    *Which first centre.* With ``e`` of privacy for each of ``d`` medians their ranks are wrong by about ``(2/e) log(cells)``.
+    If that is a small part of the records, all medians are taken; otherwise those of the units of measurement alone, if the
+    manifold has such and they pass; otherwise a mean, if its noise is small against the radius; otherwise the centre stays
+    where it is.
+
+    *Which parts.* Selections need little: with ``e`` they err by about ``2/e`` records times a logarithm. Of what is spent, three
+    parts go to the first centre, two to a first radius, two to a second centre and three to the last radius; without a second
+    round, half and half.
+    """
+    n = whole_number(n, 1, "the number of records n")
+    manifold = start.manifold if isinstance(start, Ball) else start
+    then = privacy if then is None else then
+    compact = not isinstance(start, Ball)
+    tries: list[list[tuple[What, float]]] = []
+    second: list[tuple[What, float]] = [("mean", 2.0), ("radius", 3.0)]
+    if compact:
+        tries.append([("projected mean", 3.0), ("radius", 2.0), *second])
+        tries.append([("projected mean", 1.0), ("radius", 1.0)])
+    else:
+        tries.append([("medians", 3.0), ("radius", 2.0), *second])
+        if len(manifold.scale_directions):
+            tries.append([("scale", 2.0), ("radius", 2.0), *second])
+            tries.append([("scale", 1.0), ("radius", 2.0)])
+        tries.append([("mean", 3.0), ("radius", 2.0), *second])
+        tries.append([("radius", 1.0)])
+    steps = next((found for parts in tries if (found := _steps(parts, manifold, n, privacy)) is not None), None)
+    assert steps is not None  # the last of the tries asks for nothing
+    return Search(start, n, privacy, then, steps)
+
+
+def _steps(parts: list[tuple[What, float]], manifold: Manifold, n: int, privacy: Privacy) -> tuple[Step, ...] | None:
+    """The steps, or None if one of them could tell nothing with its part of the privacy."""
+    total = sum(part for _, part in parts)
+    shares = split(privacy, [part / total for _, part in parts])
+    if len(parts) > 1 and not all(_tells(what, share, manifold, n) for (what, _), share in zip(parts, shares, strict=True)):
+        return None
+    return tuple(Step(what, share, _cost(what, share, manifold)) for (what, _), share in zip(parts, shares, strict=True))
+
+
+def _tells(what: What, privacy: Privacy, manifold: Manifold, n: int) -> bool:
+    """Whether a step with this privacy would tell anything about ``n`` records: from public numbers alone."""
+    match what:
+        case "medians" | "scale":
+            count = manifold.dim if what == "medians" else len(manifold.scale_directions)
+            each = selection_epsilon(split(privacy, [1.0 / count] * count)[0])
+            return 2.0 / each * math.log(CELLS) < _RANK * n
+        case "mean":
+            return _noise_over_radius(privacy, manifold.dim, n) < 0.125
+        case "projected mean":
+            embedding = embedding_of(manifold)
+            return 0.5 * _noise_over_radius(privacy, embedding.dim, n) < 0.25
+    return 2.0 / selection_epsilon(privacy) * (math.log(RADII) + 3.0) < 0.5 * n
+
+
+def _noise_over_radius(privacy: Privacy, dim: int, n: int) -> float:
+    ratio = laplace_ratio(privacy, dim) or pure_epsilon(privacy)
+    return 2.0 * dim / (n * ratio)
+
+
+def _cost(what: What, privacy: Privacy, manifold: Manifold) -> Cost:
+    match what:
+        case "medians":
+            return compose(Selection(part).cost for part in split(privacy, [1.0 / manifold.dim] * manifold.dim))
+        case "scale":
+            count = len(manifold.scale_directions)
+            return compose(Selection(part).cost for part in split(privacy, [1.0 / count] * count))
+        case "radius":
+            return Selection(privacy).cost
+        case "mean":
+            statistic: Any = TangentMean(Ball(manifold, manifold.origin, 1e-3))
+        case _:
+            statistic = ProjectedMean(manifold)
+    # the cost depends on the dimension and the privacy, not on the scale
+    return Measurement(statistic, 1000, privacy).noise.cost
+
+
+def split(privacy: Privacy, shares: Sequence[float]) -> list[Privacy]:
+    """Parts of an amount of privacy that together keep it; approximate privacy is split through the larger of epsilon and rho.
+
+    >>> split(PureDP(1.0), [0.5, 0.5])[0].epsilon < 0.5, split(ZeroConcentratedDP(0.1), [1.0])[0].rho <= 0.1
+    (True, True)
+    """
+    safe = [share * (1.0 - 1e-12) for share in shares]  # sums of floats round up
+    match privacy:
+        case PureDP():
+            return [PureDP(privacy.epsilon * share) for share in safe]
+        case ZeroConcentratedDP():
+            return [ZeroConcentratedDP(privacy.rho * share) for share in safe]
+        case GaussianDP():
+            return [GaussianDP(privacy.mu * math.sqrt(share)) for share in safe]
+        case ApproximateDP():
+            rho = concentrated_rho(privacy) or 0.0
+            pure, concentrated = PureDP(privacy.epsilon * min(safe)), ZeroConcentratedDP(rho * min(safe))
+            better = selection_epsilon(concentrated) > selection_epsilon(pure)
+            return split(ZeroConcentratedDP(rho) if better else PureDP(privacy.epsilon), shares)
+    raise TypeError(f"{privacy!r} is no notion of privacy")
+
+
+# ---------------------------------------------------------------------- the search
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BallRelease:
+    """A ball found privately: public from now on, with the receipt of the search."""
+
+    ball: Ball
+    search: Search
+    dataset: str | None = None
+    charge: int | None = None
+    private: bool = True
+    neighbours: str = "replace one record"
+    version: str = __version__
+
+    @property
+    def cost(self) -> Cost:
+        """What the search spent, in every notion of privacy."""
+        return self.search.cost
+
+    @property
+    def privacy(self) -> Privacy:
+        return self.search.privacy
+
+    @property
+    def n(self) -> int:
+        return self.search.n
+
+    def to_json(self) -> str:
+        """The release as JSON text."""
+        start = self.search.start
+        return json.dumps(
+            {
+                "geodp": self.version,
+                "summary": "ball",
+                "private": self.private,
+                **self.privacy.parameters(),
+                "notion": self.privacy.words,
+                "cost": self.cost.to_dict(),
+                "neighbours": self.neighbours,
+                "n": self.n,
+                "manifold": repr(self.ball.manifold),
+                "center": self.ball.center.tolist(),
+                "radius": self.ball.radius,
+                "outer_center": start.center.tolist() if isinstance(start, Ball) else None,
+                "outer_radius": start.radius if isinstance(start, Ball) else None,
+                "then": self.search.then.parameters(),
+                "steps": [str(step) for step in self.search.steps],
+                "dataset": self.dataset,
+                "charge": self.charge,
+            },
+            indent=2,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> BallRelease:
+        """The release that :meth:`to_json` stored, or a ``ValueError``."""
+        try:
+            stored = json.loads(text)
+            manifold = parse_manifold(stored["manifold"])
+            ball = Ball(manifold, stored["center"], stored["radius"])
+            outer = None if stored["outer_radius"] is None else Ball(manifold, stored["outer_center"], stored["outer_radius"])
+            asked = privacy_of(*(stored.get(name) for name in ("epsilon", "delta", "rho", "mu")))
+            search = plan_search(outer or manifold, stored["n"], asked, privacy_of(**stored["then"]))
+            if (
+                stored["summary"] == "ball"
+                and search.cost == cost_from_dict(stored["cost"])
+                and stored["private"] in (True, False)
+            ):
+                return cls(ball, search, stored["dataset"], stored["charge"], stored["private"], version=stored["geodp"])
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+            pass
+        # no field is quoted: the text may be anything, such as a file of records
+        raise ValueError("this is not the JSON text of a ball that was found: pass what BallRelease.to_json returned")
+
+    def __str__(self) -> str:
+        start = self.search.start
+        outer = f"a ball of radius {start.radius:g}" if isinstance(start, Ball) else f"all of {start}"
+        center = np.array2string(self.ball.center, precision=6, suppress_small=True, separator=", ", prefix=" " * 14)
+        rows = [
+            ("radius", f"{self.ball.radius:.6g}"),
+            ("center", center),
+            ("privacy", f"{self.privacy}, {self.privacy.words}; neighbours: {self.neighbours}"),
+            ("cost", f"{self.cost}; advantage at most {self.cost.advantage:.3g}"),
+            ("search", f"from {outer}: {' -> '.join(step.what for step in self.search.steps)}"),
+            ("manifold", repr(self.ball.manifold)),
+            ("records", f"{self.n}"),
+            ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
+            ("geodp", self.version),
+        ]
+        head = "PRIVATE BALL: public from now on" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
+
+
+def private_ball(
+    x: Any,
+    outer: Ball | Manifold,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    then: Privacy | None = None,
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    entropy: Entropy | None = None,
+) -> BallRelease:
+    r"""A ball that holds most of the records, found with differential privacy.
+
+    *Public*: ``outer``, the number of records, the privacy, all other arguments, and the ball that comes out. *Private*: the
+    records. *Neighbours*: data sets of the same size that differ by replacing one record. *Theorem*: the steps are exponential
+    mechanisms and tangent mechanisms whose costs add up; see :mod:`geodp.finding`.
+
+    Parameters
+    ----------
+    x
+        The records, as for :func:`geodp.private_mean`.
+    outer
+        A wide public ball, on spaces without positive curvature; a radius of 30 on matrices is a factor of ``1e13`` either way.
+        Or a compact manifold: then nothing need be known.
+    epsilon, delta, rho, mu
+        The privacy to spend on the ball, as for :func:`geodp.private_mean`.
+    then
+        The privacy of the mean that the ball is for: how much noise it will have decides how many records may be left outside. By
+        default as much as is spent here.
+    ledger, dataset
+        A budget to charge, before anything is drawn.
+    entropy
+        Reproducible bits for studies: then the result is NOT PRIVATE.
+
+    >>> import numpy as np
+    >>> from geodp import SPD, Ball
+    >>> x = np.array([np.diag([1e-6, 2e-6]) * np.exp(u) for u in np.random.default_rng(0).normal(0.0, 0.3, 4000)])
+    >>> found = private_ball(x, Ball(SPD(2), np.eye(2), radius=30.0), epsilon=1.0)
+    >>> bool(found.ball.contains(x).mean() > 0.9), found.ball.radius < 3.0
+    (True, True)
+    """
+    manifold = outer.manifold if isinstance(outer, Ball) else outer
+    if not isinstance(manifold, Manifold):
+        raise TypeError(f"outer must be a wide Ball or a compact manifold but is of type {type(outer).__name__}")
+    if isinstance(outer, Manifold):
+        embedding_of(outer)  # a sentence for spaces without one
+    elif not math.isinf(manifold.injectivity_radius):
+        raise ValueError(f"on {manifold} no ball is needed to start from: give the manifold itself")
+    privacy = privacy_of(epsilon, delta, rho, mu)
+    account = Account.of(ledger, dataset, entropy)
+    refuse_mask(x, "x")
+    account.check_open()
+    x = discreet(x, manifold)
+    search = plan_search(outer, count_records(x, manifold), privacy, then)
+    account.check(search.cost, privacy)
+    charge = account.charge(search.cost, privacy, f"ball on {manifold}")
+    ball = computed(lambda: _found(x, search, entropy))
+    release = BallRelease(ball, search, dataset, charge, entropy is None)
+    account.attach(charge, release.to_json)
+    return release
+
+
+def _found(x: Any, search: Search, entropy: Entropy | None) -> Ball:
+    manifold = search.manifold
+    ball = search.start if isinstance(search.start, Ball) else None
+    center = manifold.origin if ball is None else ball.center
+    reach = math.inf if ball is None else ball.radius
+    last = len(search.steps) - 1
+    for i, step in enumerate(search.steps):
+        match step.what:
+            case "scale":
+                center, moved = _median_center(x, _wide(manifold, center, reach), manifold.scale_directions, step, entropy)
+                reach += moved
+            case "medians":
+                center, moved = _median_center(x, _wide(manifold, center, reach), np.eye(manifold.dim), step, entropy)
+                reach += moved
+            case "mean":
+                center, moved = _mean_center(x, _wide(manifold, center, reach), step, search.n, entropy)
+                reach += moved
+            case "projected mean":
+                statistic = ProjectedMean(manifold)
+                noise = Measurement(statistic, search.n, step.privacy).noise
+                center = statistic.embedding.nearest(noise.draw(statistic.compute(x, search.n), entropy).value)
+            case "radius":
+                reach = _radius(x, center, reach, search, step, entropy, final=i == last)
+    return Ball(manifold, center, reach)
+
+
+def _wide(manifold: Manifold, center: Array, reach: float) -> Ball:
+    """A ball for looking at records: its radius need not be one in which means are unique."""
+    return Ball(manifold, center, min(reach, 0.999 * Ball(manifold, center, 1e-3).max_radius))
+
+
+def _median_center(x: Any, ball: Ball, directions: Array, step: Step, entropy: Entropy | None) -> tuple[Array, float]:
+    """The medians along directions, by exponential mechanisms over the cells of a grid; and how far that is from the centre.
+
+    The score of a cell is minus the number of records by which it misses the median: the records below its lower end must not be
+    more than half, nor those below its upper end fewer.
+    """
+    edges = np.linspace(-ball.radius, ball.radius, CELLS + 1)
+    edges[-1] = np.inf
+    chosen = []
+    counts = below(x, ball, directions, edges)
+    for row, part in zip(counts, split(step.privacy, [1.0 / len(directions)] * len(directions)), strict=True):
+        half = row[-1] // 2
+        scores = [-max(0, low - half, half - high) for low, high in pairwise(row)]
+        cell = Selection(part).draw(scores, entropy)
+        chosen.append(-ball.radius + (cell + 0.5) * 2.0 * ball.radius / CELLS)
+    return _moved(ball, np.array(chosen) @ directions)
+
+
+def _mean_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:
+    statistic = TangentMean(ball)
+    noise = Measurement(statistic, n, step.privacy).noise
+    return _moved(ball, noise.draw(statistic.compute(x, n), entropy).value)
+
+
+def _moved(ball: Ball, coordinates: Array) -> tuple[Array, float]:
+    """The point with these normal coordinates, shortened to the ball and to what floats can hold, and its distance."""
+    manifold = ball.manifold
+    length = float(np.linalg.vector_norm(coordinates))
+    coordinates = coordinates * min(1.0, ball.radius / max(length, 1e-300))
+    while True:
+        with np.errstate(all="ignore"):
+            point = manifold.raw_project(manifold.raw_exp(ball.center, manifold.raw_tangent(ball.center, coordinates)))
+        if manifold.valid(point) and _resolved(manifold, point):
+            return point, float(np.linalg.vector_norm(coordinates))
+        coordinates = 0.9 * coordinates
+
+
+def _resolved(manifold: Manifold, center: Array) -> bool:
+    try:
+        FrechetMean(Ball(manifold, center, 1e-3)).check(1)
+    except ValueError:
+        return False
+    return True
+
+
+def _radius(x: Any, center: Array, reach: float, search: Search, step: Step, entropy: Entropy | None, *, final: bool) -> float:
+    """A radius about the centre, by the exponential mechanism over those of balls in which a mean can be released."""
+    manifold, n = search.manifold, search.n
+    radii = _possible_radii(manifold, center, reach)
+    wide = Ball(manifold, center, radii[0])
+    counts = beyond(x, wide if math.isinf(manifold.injectivity_radius) else _wide(manifold, center, math.inf), np.array(radii))
+    strength = selection_epsilon(step.privacy)
+    floor = 2.0 / strength * (math.log(len(radii)) + 3.0)
+    ratio = laplace_ratio(search.then, manifold.dim) or pure_epsilon(search.then)
+    balanced = 2.0 * manifold.dim / ratio if final else 0.0
+    root = math.sqrt(manifold.curvature)
+    scores = []
+    for radius, count in zip(radii, counts, strict=True):
+        bend = root * radius / math.tan(root * radius) if root > 0.0 else 1.0
+        target = round(min(max(balanced * bend, floor), 0.5 * n))
+        scores.append(-abs(count - target))
+    return radii[Selection(step.privacy).draw(scores, entropy)]
+
+
+def _possible_radii(manifold: Manifold, center: Array, reach: float) -> list[float]:
+    """A geometric grid, the largest first, of radii up to ``reach`` of balls in which a mean can be released."""
+    limit = 0.999 * Ball(manifold, center, 1e-3).max_radius
+    largest = min(reach, limit)
+    while True:
+        try:
+            FrechetMean(Ball(manifold, center, largest)).check(1)
+            break
+        except ValueError:
+            largest /= RATIO
+    return [largest * RATIO**-i for i in range(RADII)]

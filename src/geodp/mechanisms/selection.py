@@ -1,0 +1,51 @@
+r"""A choice from a public list: the exponential mechanism.
+
+*Public*: the list, epsilon. *Private*: the scores. *Neighbours*: data sets whose scores differ by at most 1 each.
+
+**Theorem** (McSherry and Talwar 2007). Choosing ``i`` with probability proportional to ``exp(epsilon score_i/2)`` is
+epsilon-differentially private: numerator and normaliser each change by a factor of at most ``exp(epsilon/2)``. The privacy
+loss lies in an interval of length ``epsilon`` that does not depend on the output, so the cost is also ``epsilon^2/8`` in rho.
+
+Scores are whole numbers and epsilon is the exact number that its float is, so the chances are exact
+(:mod:`geodp.arithmetic.choosing`): no float decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import final
+
+from geodp.arithmetic.choosing import choose
+from geodp.arithmetic.entropy import Entropy
+from geodp.privacy.cost import Cost, SelectionCost, selection_epsilon
+from geodp.privacy.notions import Privacy
+
+
+@final
+@dataclass(frozen=True)
+class Selection:
+    """The exponential mechanism with an amount of privacy, for scores of sensitivity 1.
+
+    >>> from geodp.arithmetic.entropy import NotPrivate
+    >>> from geodp.privacy.notions import PureDP
+    >>> Selection(PureDP(1.0)).draw([-50, 0, -40], NotPrivate(1))
+    1
+    """
+
+    privacy: Privacy
+
+    @property
+    def epsilon(self) -> float:
+        # a little less than what would be allowed: what is charged for it is the decimal number next to its float
+        return selection_epsilon(self.privacy) * (1.0 - 1e-15)
+
+    @property
+    def cost(self) -> Cost:
+        return SelectionCost(selection_epsilon(self.privacy))
+
+    def draw(self, scores: Sequence[int], entropy: Entropy | None = None) -> int:
+        """The index of what is chosen."""
+        half = Fraction(self.epsilon) / 2
+        return choose([half * int(score) for score in scores], entropy)

@@ -1,0 +1,184 @@
+"""Amounts of privacy in exact decimals, as a ledger adds them."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, InvalidOperation
+from numbers import Integral
+from typing import final
+
+from geodp.privacy.notions import ApproximateDP, Privacy, privacy_of
+
+#: A number as callers may write it.
+Number = int | float | str | Decimal
+
+#: Digits an amount may have after the point, and the largest amount.
+PLACES, LARGEST = 30, Decimal(10**9)
+# any float to 30 places has fewer digits; should that ever be wrong, Inexact raises and nothing is rounded
+_EXACT = Context(prec=400, traps=[Inexact, InvalidOperation])
+_ROUNDED = Context(prec=400, traps=[InvalidOperation])
+_STEP = Decimal(1).scaleb(-PLACES)
+
+
+def exact_epsilon(epsilon: Number) -> Decimal:
+    """The decimal number that is charged for ``epsilon``: a float stands for its shortest decimal form.
+
+    A mechanism that is charged by a ledger must calibrate its noise to this number, rounding in the safe direction: the
+    float 0.1 is larger than what is charged for it.
+
+    >>> exact_epsilon(0.1), exact_epsilon("1e-3"), exact_epsilon(2)
+    (Decimal('0.1'), Decimal('0.001'), Decimal('2'))
+    """
+    return exact_number(epsilon, "epsilon")
+
+
+def exact_number(value: Number, name: str) -> Decimal:
+    """The decimal number that is charged for a positive number called ``name``, as for :func:`exact_epsilon`."""
+    number = _decimal(value, name)
+    if name == "delta" and number.is_finite() and not 0 < number < 1:
+        ApproximateDP(1.0, float(number))  # whose sentence it is
+    if not number.is_finite() or number <= 0:
+        raise ValueError(f"{name} must be positive and finite but is {number:.12g}")
+    if number > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST} but is {number:.12g}")
+    try:
+        number = _EXACT.quantize(number, _STEP)
+    except Inexact:
+        message = f"{name} may have {PLACES} digits after the point but {number:.12g} has more: round it first"
+        raise ValueError(message) from None
+    return canonical(number)
+
+
+def _decimal(value: object, name: str) -> Decimal:
+    match value:
+        case bool():
+            pass
+        case Decimal():
+            return value
+        case float():
+            return Decimal(repr(float(value)))
+        case Integral():
+            return Decimal(int(value))
+        case str():
+            try:
+                return Decimal(value, _EXACT)
+            except InvalidOperation:
+                raise ValueError(f"{name} must be a number but is {reprlib.repr(value)}") from None
+    raise TypeError(f"{name} must be an int, a float, a str or a Decimal but is of type {type(value).__name__}")
+
+
+def canonical(value: Decimal) -> Decimal:
+    """The same number as people write it: 0.5 for 0.50, and 1000 for 1E+3."""
+    return Decimal(format(_EXACT.normalize(value), "f"))
+
+
+def decimal_above(value: float) -> Decimal:
+    """The smallest amount that is at least a positive float.
+
+    >>> decimal_above(0.1), decimal_above(1e-40)
+    (Decimal('0.100000000000000005551115123126'), Decimal('1E-30'))
+    """
+    return canonical(Decimal(value).quantize(_STEP, ROUND_CEILING, _ROUNDED))
+
+
+def decimal_below(value: float, digits: int = 12) -> Decimal:
+    """An amount that is at most a positive float, of so many significant digits; zero if there is none."""
+    rounded = Context(prec=digits, rounding=ROUND_FLOOR).plus(Decimal(value))
+    return canonical(rounded.quantize(_STEP, ROUND_FLOOR, _ROUNDED))
+
+
+def float_above(value: Decimal) -> float:
+    """The smallest float that is at least a decimal."""
+    near = float(value)
+    return near if Decimal(near) >= value else math.nextafter(near, math.inf)
+
+
+def float_below(value: Decimal) -> float:
+    """The largest float that is at most a decimal."""
+    near = float(value)
+    return near if Decimal(near) <= value else math.nextafter(near, -math.inf)
+
+
+def shown(value: Decimal, digits: int = 12, rounding: str = ROUND_FLOOR) -> str:
+    """A number for a sentence: all of its digits if they are few, and else some of them, rounded down unless said otherwise."""
+    return str(canonical(Context(prec=digits, rounding=rounding).plus(value)))
+
+
+def shown_above(value: Decimal, digits: int = 12) -> str:
+    """Like :func:`shown`, rounded up."""
+    return shown(value, digits, ROUND_CEILING)
+
+
+# ---------------------------------------------------------------------- sums
+
+
+def in_steps(value: Decimal) -> int:
+    """An amount as a whole number of steps of ``10**-30``: integers add and multiply exactly, whatever the decimal context."""
+    return int(_EXACT.scaleb(value, PLACES))
+
+
+def power_sum(values: Iterable[Decimal], power: int) -> int:
+    """The exact sum of powers, in steps to that power."""
+    return sum(in_steps(value) ** power for value in values)
+
+
+def root(steps: int, power: int, *, up: bool = False) -> Decimal:
+    """The amount whose power (1 or 2) is so many steps: exact for 1; for 2 rounded down, or up, to the next amount."""
+    found = steps if power == 1 else math.isqrt(steps)
+    if up and found**power < steps:
+        found += 1
+    return canonical(_EXACT.scaleb(Decimal(found), -PLACES))
+
+
+# ---------------------------------------------------------------------- amounts
+
+
+@final
+@dataclass(frozen=True)
+class Amount:
+    """Some of the four numbers of privacy, in exact decimals; the others are None."""
+
+    epsilon: Decimal | None = None
+    delta: Decimal | None = None
+    rho: Decimal | None = None
+    mu: Decimal | None = None
+
+    @property
+    def numbers(self) -> dict[str, Decimal]:
+        """Those that are given, by name."""
+        named = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho, "mu": self.mu}
+        return {name: value for name, value in named.items() if value is not None}
+
+    @property
+    def privacy(self) -> Privacy:
+        """The notion and the nearest floats."""
+        return privacy_of(**{name: float(value) for name, value in self.numbers.items()})
+
+    @property
+    def privacy_above(self) -> Privacy:
+        """The notion and floats that promise no more privacy than the decimals."""
+        return privacy_of(**{name: float_above(value) for name, value in self.numbers.items()})
+
+    def __str__(self) -> str:
+        return " and ".join(f"{name} {float(value):g}" for name, value in self.numbers.items())
+
+
+def amount_of(
+    epsilon: Number | None = None, delta: Number | None = None, rho: Number | None = None, mu: Number | None = None
+) -> Amount:
+    """The exact amount of privacy that is meant, in exactly one notion.
+
+    >>> amount_of(epsilon="0.10", delta=1e-6).numbers
+    {'epsilon': Decimal('0.1'), 'delta': Decimal('0.000001')}
+    >>> amount_of(rho=0.1, mu=1)
+    Traceback (most recent call last):
+        ...
+    ValueError: give exactly one of epsilon, epsilon and delta, rho, or mu: given were rho and mu
+    """
+    given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    amount = Amount(**{name: exact_number(value, name) for name, value in given.items() if value is not None})
+    _ = amount.privacy  # which refuses all but the four notions
+    return amount

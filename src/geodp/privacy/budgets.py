@@ -1,0 +1,347 @@
+"""How budgets add up: in pure epsilon, in epsilon and delta side by side, in rho, or in mu.
+
+In each of these units the costs of releases add up even when every query, and its cost, is chosen after seeing the earlier
+answers, as long as a total that was fixed in advance is never passed (a *privacy filter*):
+
+======================  ===============================================  ======================================================
+unit                    what must not pass the total                     theorem
+======================  ===============================================  ======================================================
+epsilon                 the sum of the epsilons                          Rogers, Roth, Ullman and Vadhan 2016
+epsilon and delta       the sum of the epsilons, and that of the deltas  Rogers, Roth, Ullman and Vadhan 2016
+rho                     the sum of the rhos                              Feldman and Zrnic 2021; Whitehouse et al. 2023
+mu                      the sum of the squares of mu                     Smith and Thakurta 2022
+======================  ===============================================  ======================================================
+
+A total in epsilon and delta may also be kept *through rho*: its total is then the largest rho that implies the two (Canonne,
+Kamath and Steinke 2020). That takes more releases if they are many and small; for a few it takes fewer.
+:func:`releases_admitted` counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal, NamedTuple, final
+
+from geodp.privacy.amounts import (
+    Amount,
+    Number,
+    amount_of,
+    decimal_above,
+    decimal_below,
+    exact_number,
+    float_above,
+    float_below,
+    in_steps,
+    power_sum,
+    root,
+)
+from geodp.privacy.cost import ApproximateCost, ConcentratedCost, Cost, GaussianCost, PureCost, SumCost, concentrated_rho, cost_of
+from geodp.privacy.notions import ApproximateDP, Privacy
+
+#: Ways to add up a budget in epsilon and delta.
+Compose = Literal["sum", "rho"]
+
+#: Who the neighbours of a data set are, unless said otherwise.
+REPLACE_ONE = "replace one record"
+
+#: What kinds of cost are called in a sentence.
+_CALLED = {
+    PureCost.kind: "a claim of epsilon",
+    GaussianCost.kind: "Gaussian noise",
+    ConcentratedCost.kind: "a claim of rho",
+    ApproximateCost.kind: "a claim of epsilon and delta",
+    SumCost.kind: "this sum of costs",
+}
+
+
+class NoPrice(ValueError):
+    """A release has no finite amount in a budget's unit; the sentence says why and what would work."""
+
+
+class EpsilonDelta(NamedTuple):
+    """An amount of a budget that adds epsilons and deltas side by side."""
+
+    epsilon: Decimal
+    delta: Decimal
+
+
+@final
+@dataclass(frozen=True)
+class Unit:
+    """What a budget adds up: the numbers ``names`` to the power ``power``, each on its own."""
+
+    names: tuple[str, ...]
+    power: int
+    #: What it is called in sentences.
+    words: str
+    #: How charges add up, in a sentence.
+    rule: str
+    #: What to do about a release that has no amount in this unit.
+    remedy: str
+
+    def price(self, asked: Amount, cost: Cost) -> Amount:
+        """What a release costs in this unit: what was asked for, where that is in this unit, and else a bound from its cost."""
+        if tuple(asked.numbers) == self.names:
+            return asked
+        pair = len(self.names) == 2
+        if pair and asked.epsilon is not None:
+            return Amount(epsilon=asked.epsilon, delta=Decimal(0))
+        found: float = getattr(cost, self.names[0])
+        if not math.isfinite(found):
+            called = _CALLED.get(cost.kind, "this mechanism")
+            raise NoPrice(f"{called} has no {'pure epsilon' if pair else self.words}: {self.remedy}")
+        price = Amount(**{self.names[0]: decimal_above(found)})
+        return Amount(epsilon=price.epsilon, delta=Decimal(0)) if pair else price
+
+    def spent(self, charges: Iterable[Amount]) -> Amount:
+        """The exact sum; for mu its root, rounded up."""
+        listed = list(charges)
+        return self._of(root(power_sum(_column(listed, name), self.power), self.power, up=True) for name in self.names)
+
+    def left(self, total: Amount, charges: Iterable[Amount]) -> Amount:
+        """The largest amount that may still be charged: exact; for mu rounded down."""
+        listed = list(charges)
+
+        def left(name: str) -> Decimal:
+            spent = power_sum(_column(listed, name), self.power)
+            return root(max(power_sum(_column([total], name), self.power) - spent, 0), self.power)
+
+        return self._of(map(left, self.names))
+
+    def fits(self, price: Amount, total: Amount, charges: Iterable[Amount]) -> bool:
+        """Whether the total is not passed by one more charge, in exact arithmetic."""
+        listed = [*charges, price]
+        return all(
+            power_sum(_column(listed, name), self.power) <= power_sum(_column([total], name), self.power) for name in self.names
+        )
+
+    def value(self, amount: Amount) -> Decimal | EpsilonDelta:
+        """The number, or the two, as callers get them."""
+        numbers = [amount.numbers[name] for name in self.names]
+        return EpsilonDelta(*numbers) if len(numbers) == 2 else numbers[0]
+
+    def _of(self, numbers: Iterable[Decimal]) -> Amount:
+        return Amount(**dict(zip(self.names, numbers, strict=True)))
+
+
+def _column(amounts: Iterable[Amount], name: str) -> list[Decimal]:
+    return [amount.numbers[name] for amount in amounts]
+
+
+PURE = Unit(
+    ("epsilon",),
+    1,
+    "pure epsilon",
+    "epsilons add up",
+    "ask for epsilon alone, or charge a budget in epsilon and delta, rho or mu",
+)
+PAIR = Unit(
+    ("epsilon", "delta"),
+    1,
+    "epsilon and delta",
+    "epsilons add up, and so do deltas",
+    "ask for epsilon and delta, or charge a budget in rho or one opened with compose='rho'",
+)
+RHO = Unit(
+    ("rho",),
+    1,
+    "rho",
+    "rhos add up",
+    "state its epsilon alone, rho or mu, or charge a budget in epsilon and delta opened with compose='sum'",
+)
+MU = Unit(
+    ("mu",),
+    2,
+    "known mu",
+    "squares of mu add up",
+    "ask for mu or for epsilon alone, or charge a budget in rho or in epsilon and delta",
+)
+
+#: Units by the name under which ledgers keep them.
+UNITS = {" and ".join(unit.names): unit for unit in (PURE, PAIR, RHO, MU)}
+
+
+@final
+@dataclass(frozen=True)
+class Terms:
+    """A total, the unit in which it is spent, and the neighbours that it is about.
+
+    ``promise`` is the privacy that was asked for. It is the total, but for epsilon and delta that are kept through rho.
+    """
+
+    promise: Amount
+    unit: Unit
+    total: Amount
+    neighbours: str = REPLACE_ONE
+
+    def same(self, other: Terms) -> bool:
+        """Whether two openings mean the same budget. A rho that stands for epsilon and delta need not agree to the last digit."""
+        return (self.promise, self.unit, self.neighbours) == (other.promise, other.unit, other.neighbours)
+
+    @property
+    def through_rho(self) -> bool:
+        """Whether the total is a rho that stands for epsilon and delta."""
+        return self.promise != self.total
+
+    @property
+    def rule(self) -> str:
+        """How charges add up, in a sentence."""
+        return f"{self.unit.rule}, to the largest rho that implies {self.promise}" if self.through_rho else self.unit.rule
+
+    def __str__(self) -> str:
+        """As in "open with a total epsilon of 1"."""
+        numbers = " and ".join(f"{name} of {value}" for name, value in self.promise.numbers.items())
+        added = {True: ", added through rho", False: ", added plainly" if self.unit is PAIR else ""}[self.through_rho]
+        about = "" if self.neighbours == REPLACE_ONE else f", neighbours: {self.neighbours}"
+        return f"{numbers}{added}{about}"
+
+
+def terms_of(
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    rho: Number | None = None,
+    mu: Number | None = None,
+    compose: str | None = None,
+    neighbours: str = REPLACE_ONE,
+) -> Terms:
+    """The terms of a budget that is asked for in exactly one notion.
+
+    >>> print(terms_of(epsilon=1, delta=1e-6, compose="rho").rule)
+    rhos add up, to the largest rho that implies epsilon 1 and delta 1e-06
+    >>> terms_of(epsilon=1, delta=1e-6, compose="rho").total.rho
+    Decimal('0.0243559703592')
+    """
+    promise = amount_of(epsilon, delta, rho, mu)
+    unit = UNITS[" and ".join(promise.numbers)]
+    if compose not in (None, "sum", "rho"):
+        raise ValueError(f"compose must be 'sum' or 'rho' but is {compose!r}")
+    if compose is not None and unit is not PAIR:
+        raise ValueError(f"compose is for budgets in epsilon and delta, and this one is in {unit.names[0]}: leave it out")
+    if compose == "rho":
+        return Terms(promise, RHO, Amount(rho=_rho_that_implies(promise)), neighbours)
+    return Terms(promise, unit, promise, neighbours)
+
+
+def _rho_that_implies(promise: Amount) -> Decimal:
+    """The largest rho that implies epsilon and delta, rounded down; it is found for floats that are no larger than the two."""
+    floats = [float_below(promise.numbers[name]) for name in ("epsilon", "delta")]
+    found = concentrated_rho(ApproximateDP(*floats))
+    total = decimal_below(found or 0.0)
+    if total <= 0:
+        raise ValueError(f"no rho of 30 digits implies {promise}: add them up plainly, with compose='sum'")
+    return total
+
+
+def releases_admitted(
+    cost: Cost,
+    privacy: Privacy,
+    *,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    rho: Number | None = None,
+    mu: Number | None = None,
+    compose: str | None = None,
+) -> int:
+    """How many releases of one cost, each asked for as ``privacy``, a new budget admits; 0 if it takes none of them.
+
+    A few releases at (1, 1e-6) in 78 dimensions fit better plainly, and many at (0.1, 1e-8) better through rho:
+
+    >>> from geodp.privacy.cost import LaplaceCost, laplace_ratio
+    >>> for privacy in (ApproximateDP(1.0, 1e-6), ApproximateDP(0.1, 1e-8)):
+    ...     cost = LaplaceCost(laplace_ratio(privacy, 78), 78)
+    ...     print([releases_admitted(cost, privacy, epsilon=1, delta=1e-6, compose=compose) for compose in ("sum", "rho")])
+    [1, 0]
+    [10, 90]
+    """
+    terms = terms_of(epsilon, delta, rho, mu, compose)
+    try:
+        price = terms.unit.price(amount_of(**privacy.parameters()), cost)
+    except NoPrice:
+        return 0
+    power = terms.unit.power
+    each = {name: in_steps(value) ** power for name, value in price.numbers.items() if value > 0}
+    return min(in_steps(terms.total.numbers[name]) ** power // steps for name, steps in each.items())
+
+
+@final
+@dataclass(frozen=True)
+class Budget:
+    """A data set's budget as it stands.
+
+    ``total``, ``spent`` and ``left`` are in the budget's ``unit``: a :class:`~decimal.Decimal`, or for "epsilon and delta" an
+    :class:`EpsilonDelta` of two. They are exact, except that for mu, where squares add up, ``spent`` is a root rounded up and
+    ``left`` one rounded down, to 30 digits after the point. ``promise`` is the privacy the budget was opened with: whoever sees
+    everything that is ever charged to it learns no more than that, however each release was chosen. ``rule`` says how charges
+    add up, and ``neighbours`` who is protected against what.
+
+    ``cost`` is that of all charges so far together (:func:`geodp.privacy.cost.compose`). :attr:`advantage` and :meth:`epsilon_at`
+    say what they revealed: the lower of what follows from their costs and from the sum that is spent. These are bounds if what
+    the releases cost was chosen in advance; where it depended on earlier answers, rely on ``promise``.
+    """
+
+    dataset: str
+    unit: str
+    total: Decimal | EpsilonDelta
+    spent: Decimal | EpsilonDelta
+    left: Decimal | EpsilonDelta
+    promise: Privacy
+    rule: str
+    neighbours: str
+    cost: Cost
+
+    @property
+    def advantage(self) -> float:
+        """By how much anyone's guess which of two neighbouring data sets was used can be better than chance: 0 to 1."""
+        return min(cost.advantage for cost in self._bounds)
+
+    def epsilon_at(self, delta: float) -> float:
+        """The epsilon that makes ``(epsilon, delta)`` true of all charges so far; infinite if none is known to."""
+        found = min(cost.epsilon_at(delta) for cost in self._bounds)
+        if isinstance(self.spent, EpsilonDelta) and self.spent.delta <= exact_number(delta, "delta"):
+            # as spent: through the curve, the rounding of delta alone would lose this bound
+            return min(found, float_above(self.spent.epsilon))
+        return found
+
+    @property
+    def _bounds(self) -> list[Cost]:
+        """The cost of all charges, and that of a single mechanism that claims their sum: each bounds what was revealed."""
+        numbers = dict(zip(self.unit.split(" and "), _numbers(self.spent), strict=True))
+        spent = Amount(**{name: value for name, value in numbers.items() if value > 0})
+        return [self.cost, cost_claimed(spent)] if spent.numbers else [self.cost]
+
+    def __str__(self) -> str:
+        pairs = zip(self.unit.split(" and "), _numbers(self.spent), _numbers(self.total), strict=True)
+        spent = " and ".join(f"{name} {_short(spent)} of {_short(total)}" for name, spent, total in pairs)
+        advantage, epsilon = (_short(bound) for bound in (self.advantage, self.epsilon_at(1e-6)))
+        lines = [
+            ("budget", f"{self.dataset}: {self.promise}; neighbours: {self.neighbours}"),
+            ("spent", f"{spent} ({self.rule})"),
+            ("left", described(self.left)),
+            ("all of it", f"advantage at most {advantage}, epsilon {epsilon} at delta 1e-6"),
+        ]
+        return "\n".join(f"{name:<12}{text}" for name, text in lines)
+
+
+def _numbers(value: Decimal | EpsilonDelta) -> tuple[Decimal, ...]:
+    return value if isinstance(value, EpsilonDelta) else (value,)
+
+
+def _short(number: Decimal | float) -> str:
+    return f"{float(number):.6g}"
+
+
+def described(value: Decimal | EpsilonDelta) -> str:
+    """Six digits of what is spent or left, for people; programs take the number itself.
+
+    >>> described(Decimal("0.022831234567890123456789")), described(EpsilonDelta(Decimal(3), Decimal("1E-6")))
+    ('0.0228312', '3 and 1e-06')
+    """
+    return " and ".join(map(_short, _numbers(value)))
+
+
+def cost_claimed(asked: Amount) -> Cost:
+    """The cost of somebody else's mechanism, of which only the privacy that it claims is known."""
+    return cost_of(asked.privacy_above)

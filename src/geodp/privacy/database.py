@@ -1,0 +1,345 @@
+"""Where a ledger is kept: the tables, and what differs between SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    ForeignKey,
+    FromClause,
+    Index,
+    Integer,
+    MetaData,
+    NullPool,
+    Select,
+    Table,
+    Text,
+    column,
+    create_engine,
+    func,
+    insert,
+    literal,
+    make_url,
+    null,
+    select,
+    table,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from geodp.privacy.budgets import REPLACE_ONE
+
+#: The layout of the tables below. Every layout keeps ``geodp_schema.version``, so that any version of the library can refuse.
+SCHEMA_VERSION = 2
+
+TABLES = MetaData()
+SCHEMA = Table(
+    "geodp_schema",
+    TABLES,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+)
+# Amounts are decimals as text. Of the four, a charge has those of its budget's unit. A budget has its total, and also epsilon
+# and delta if its total is the rho that implies the two.
+DATASETS = Table(
+    "geodp_dataset",
+    TABLES,
+    Column("name", Text, primary_key=True),
+    Column("unit", Text, nullable=False),
+    Column("epsilon", Text),
+    Column("delta", Text),
+    Column("rho", Text),
+    Column("mu", Text),
+    Column("neighbours", Text, nullable=False),
+    Column("at", Text, nullable=False),
+)
+CHARGES = Table(
+    "geodp_charge",
+    TABLES,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("dataset", Text, ForeignKey("geodp_dataset.name"), nullable=False),
+    Column("epsilon", Text),
+    Column("delta", Text),
+    Column("rho", Text),
+    Column("mu", Text),
+    # what was asked for, and what the release costs, as JSON; null in charges of schema 1, where both are the epsilon
+    Column("asked", Text),
+    Column("cost", Text),
+    Column("neighbours", Text, nullable=False),
+    Column("at", Text, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("receipt", Text),
+    Index("geodp_charge_dataset", "dataset"),
+    # the number of a charge is never given out twice
+    sqlite_autoincrement=True,
+)
+
+
+@final
+@dataclass(frozen=True)
+class Layout:
+    """The two tables as this version reads them."""
+
+    datasets: FromClause
+    charges: FromClause
+
+
+CURRENT = Layout(DATASETS, CHARGES)
+
+# schema 1 knew pure epsilon only
+_COLUMNS_1 = {"geodp_dataset": "name epsilon at", "geodp_charge": "id dataset epsilon at what receipt"}
+_ADDED = {"unit": "epsilon", "neighbours": REPLACE_ONE}
+
+
+def _read_schema_1(now: Table, name: str) -> Select[Any]:
+    """A table of schema 1, called ``name``, with the columns that it has now."""
+    old = table(name, *map(column, _COLUMNS_1[now.name].split()))
+
+    def read(name: str) -> ColumnElement[Any]:
+        return old.c[name] if name in old.c else literal(_ADDED[name]) if name in _ADDED else null()
+
+    return select(*(read(name).label(name) for name in now.c.keys()))  # noqa: SIM118 - not a dictionary
+
+
+#: A ledger of schema 1 can be read as it is; the first charge, or the first opening of a data set, brings it up to date.
+SCHEMA_1 = Layout(*(_read_schema_1(now, now.name).subquery(f"{now.name}_1") for now in (DATASETS, CHARGES)))
+
+#: What serialises the creation of tables and data sets on PostgreSQL: any fixed number, here the letters "geodp".
+_OPENING = int.from_bytes(b"geodp")
+
+
+class LedgerError(ValueError):
+    """The ledger refuses, or cannot be used; the sentence says why and what to do.
+
+    >>> from geodp import Ledger
+    >>> try:
+    ...     Ledger("budget.db")
+    ... except LedgerError as error:
+    ...     print(error)
+    the URL of a ledger must be sqlite:///path/to/file.db or postgresql+psycopg://user:password@host/database
+    """
+
+
+@final
+class LedgerLocked(LedgerError):
+    """Another process held the ledger for longer than the timeout. Nothing was charged; trying again is safe.
+
+    >>> from geodp import Ledger
+    >>> Ledger("sqlite:///budget.db", timeout=5.0)  # doctest: +ELLIPSIS
+    <Ledger .../budget.db>
+    """
+
+
+def database_of(url: str | URL, timeout: float) -> Database:
+    """The database that a URL names."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        parsed = URL.create("unknown")
+    match parsed.drivername:
+        case "sqlite" | "sqlite+pysqlite":
+            return SQLite(parsed, timeout)
+        case "postgresql" | "postgresql+psycopg":
+            return PostgreSQL(parsed, timeout)
+    # the URL is not quoted: what cannot be parsed may hold a password
+    raise LedgerError("the URL of a ledger must be sqlite:///path/to/file.db or postgresql+psycopg://user:password@host/database")
+
+
+class Database(ABC):
+    """What differs between the databases: how a transaction starts, and what their errors mean."""
+
+    name: str
+    engine: Engine
+
+    def missing(self) -> bool:
+        """Whether it is certain, without connecting, that there is no ledger."""
+        return False
+
+    @abstractmethod
+    def begin_reading(self, connection: Connection) -> None: ...
+
+    @abstractmethod
+    def begin_writing(self, connection: Connection) -> None:
+        """Start a transaction whose commit is on disk when it returns."""
+
+    @abstractmethod
+    def lock_opening(self, connection: Connection) -> None:
+        """Let no other process create tables or data sets until the transaction ends."""
+
+    @abstractmethod
+    def migrate(self, connection: Connection) -> None:
+        """Bring the tables of schema 1 up to date, in the transaction that has locked the opening."""
+
+    @abstractmethod
+    def explain(self, error: DBAPIError) -> LedgerError: ...
+
+    def locked(self, timeout: float) -> LedgerError:
+        return LedgerLocked(
+            f"the ledger {self.name} was held by another process for {timeout:g} s: nothing was written, try again"
+        )
+
+    def damaged(self) -> LedgerError:
+        return LedgerError(
+            f"the ledger {self.name} is damaged: keep it for its history, and open a new one whose totals leave out "
+            "what was spent"
+        )
+
+
+@final
+class SQLite(Database):
+    def __init__(self, url: URL, timeout: float) -> None:
+        if url.host or url.query or not url.database or url.database == ":memory:" or "\0" in url.database:
+            raise LedgerError("a SQLite ledger is a file and takes no options: write sqlite:/// and the path of the file")
+        # an absolute path: after a change of directory the same ledger is meant, not a new one with a fresh budget
+        self.path = Path(url.database).absolute()
+        file = str(self.path)
+        # a line break in the name of the file must not break a sentence in two
+        self.name = file if file.isprintable() else ascii(file)
+        self.timeout = timeout
+        self.engine = create_engine(
+            URL.create("sqlite", database=file),
+            # a connection for each transaction: none is ever shared with a forked process
+            poolclass=NullPool,
+            hide_parameters=True,
+            # isolation_level None: the driver starts no transactions of its own
+            connect_args={"timeout": timeout, "isolation_level": None},
+        )
+
+    def missing(self) -> bool:
+        try:
+            return not self.path.exists()
+        except OSError:
+            return False
+
+    def begin_reading(self, connection: Connection) -> None:
+        self._be_durable(connection)
+        connection.exec_driver_sql("BEGIN")
+
+    def begin_writing(self, connection: Connection) -> None:
+        self._be_durable(connection)
+        # the write lock comes before the budget is read: with a plain BEGIN two processes could both read the old one
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    @staticmethod
+    def _be_durable(connection: Connection) -> None:
+        # A transaction is committed by deleting its rollback journal. FULL, the default, does not sync the directory after
+        # that: power lost right after a draw could bring the journal back, and with it undo the charge. EXTRA syncs it.
+        connection.exec_driver_sql("PRAGMA synchronous = EXTRA")
+        # where a plain fsync stops short of the disk (macOS), ask for the one that does not
+        connection.exec_driver_sql("PRAGMA fullfsync = ON")
+
+    def lock_opening(self, connection: Connection) -> None:
+        """BEGIN IMMEDIATE has locked the whole file."""
+
+    def migrate(self, connection: Connection) -> None:
+        # SQLite cannot let a column be null that was not: both tables are made anew. The counter of charges, which may be past
+        # the last one that is left, is carried over.
+        run = connection.exec_driver_sql
+        counter = run("SELECT seq FROM sqlite_sequence WHERE name = 'geodp_charge'").scalar()
+        for old in (CHARGES, DATASETS):
+            run(f"CREATE TEMP TABLE {old.name}_1 AS SELECT * FROM {old.name}")
+            run(f"DROP TABLE {old.name}")
+        TABLES.create_all(connection, [DATASETS, CHARGES], checkfirst=False)
+        for now in (DATASETS, CHARGES):
+            connection.execute(insert(now).from_select(now.c.keys(), _read_schema_1(now, f"{now.name}_1")))
+        run("DELETE FROM sqlite_sequence WHERE name = 'geodp_charge'")
+        run("INSERT INTO sqlite_sequence (name, seq) VALUES ('geodp_charge', ?)", (counter or 0,))
+
+    def explain(self, error: DBAPIError) -> LedgerError:
+        # low byte: primary code; the rest: extended code
+        match getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                return self.locked(self.timeout)
+            case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+                return LedgerError(f"the ledger {self.name} is read-only: make the file and its folder writable")
+            case sqlite3.SQLITE_CANTOPEN:
+                return LedgerError(
+                    f"the ledger {self.name} cannot be opened: its folder must exist, and you must be allowed to write to both"
+                )
+            case sqlite3.SQLITE_NOTADB:
+                return LedgerError(f"{self.name} is no ledger but some other kind of file: name another file")
+            case sqlite3.SQLITE_FULL:
+                return LedgerError(f"the disk of the ledger {self.name} is full: make room and try again")
+            case sqlite3.SQLITE_CORRUPT:
+                return self.damaged()
+        reason = getattr(error.orig, "sqlite_errorname", type(error.orig).__name__)
+        return LedgerError(f"the ledger {self.name} failed with {reason}: check the file and its disk")
+
+
+@final
+class PostgreSQL(Database):
+    def __init__(self, url: URL, timeout: float) -> None:
+        # no password, and no options since they may hold one
+        self.name = url.set(query={}).render_as_string(hide_password=True)
+        self.timeout = timeout
+        patience = {} if "connect_timeout" in url.query else {"connect_timeout": max(2, math.ceil(timeout))}
+        try:
+            self.engine = create_engine(
+                url.set(drivername="postgresql+psycopg"),
+                poolclass=NullPool,
+                hide_parameters=True,
+                # Each statement must see what was committed before it: under REPEATABLE READ, which a server may have as its
+                # default, the sum of the charges would be read as it was before the lock was waited for.
+                isolation_level="READ COMMITTED",
+                connect_args=patience,
+            )
+        except ImportError:
+            raise LedgerError("a PostgreSQL ledger needs the driver psycopg: pip install 'geodp[postgres]'") from None
+
+    def begin_reading(self, connection: Connection) -> None:
+        """The driver starts a transaction with the first statement."""
+
+    def begin_writing(self, connection: Connection) -> None:
+        connection.execute(select(func.set_config("lock_timeout", str(math.ceil(1000.0 * self.timeout)), True)))
+        # where commits need not reach the disk, this one still must
+        setting = "synchronous_commit"
+        connection.execute(select(func.set_config(setting, "on", True)).where(func.current_setting(setting) == "off"))
+
+    def lock_opening(self, connection: Connection) -> None:
+        connection.execute(select(func.pg_advisory_xact_lock(_OPENING)))
+
+    def migrate(self, connection: Connection) -> None:
+        run = connection.exec_driver_sql
+        owned = "SELECT bool_and(pg_has_role(relowner, 'USAGE')) FROM pg_class WHERE oid IN "
+        if not run(f"{owned} ('geodp_schema'::regclass, 'geodp_dataset'::regclass, 'geodp_charge'::regclass)").scalar():
+            raise LedgerError(
+                f"the ledger {self.name} is of an older geodp, and only the owner of its tables can bring it up to date: "
+                "let them open a data set once"
+            )
+        # Whoever reads or charges holds a lock on this table since they looked at the version. So nobody is left who saw the
+        # old version, also no older program, and whoever comes now waits and sees the new one.
+        run("LOCK TABLE geodp_schema IN ACCESS EXCLUSIVE MODE")
+        numbers = "ALTER epsilon DROP NOT NULL, ADD delta TEXT, ADD rho TEXT, ADD mu TEXT"
+        added = f"ADD neighbours TEXT NOT NULL DEFAULT '{REPLACE_ONE}'"
+        run(f"ALTER TABLE geodp_dataset {numbers}, {added}, ADD unit TEXT NOT NULL DEFAULT 'epsilon'")
+        run("ALTER TABLE geodp_dataset ALTER neighbours DROP DEFAULT, ALTER unit DROP DEFAULT")
+        run(f"ALTER TABLE geodp_charge {numbers}, {added}, ADD asked TEXT, ADD cost TEXT")
+        run("ALTER TABLE geodp_charge ALTER neighbours DROP DEFAULT")
+
+    def explain(self, error: DBAPIError) -> LedgerError:
+        match getattr(error.orig, "sqlstate", None):
+            case "55P03" | "40001" | "40P01":
+                return self.locked(self.timeout)
+            case "25006" | "42501":
+                return LedgerError(
+                    f"the ledger {self.name} is read-only for this user: connect as one who may write, to a primary server"
+                )
+            case "53100":
+                return LedgerError(f"the disk of the ledger {self.name} is full: make room and try again")
+            case str(code) if not code.startswith(("08", "57P")):
+                return LedgerError(f"the ledger {self.name} failed with SQLSTATE {code}: check the server's log")
+        return LedgerError(
+            f"no connection to the ledger {self.name}: check that the server runs, and the host, database, user and password; "
+            "if it broke off during a charge, the history shows whether that was entered"
+        )
