@@ -898,6 +898,13 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     | manifold_texts.filter(lambda text: len(text) < 200),
     "radius": st.sampled_from(["0.5"] * 6 + ["0", "-1", "nan", "inf", "2", "1e-300", "x"]),
     "epsilon": st.sampled_from(["2"] * 6 + ["0", "-1", "nan", "inf", "1e-300", "1e300", "x", "0.1", "1e10"]),
+    "delta": st.sampled_from(["1e-6"] * 4 + ["0", "1", "-1e-6", "nan", "1e-300", "x"]),
+    "rho": st.sampled_from(["0.1"] * 4 + ["0", "-1", "nan", "inf", "1e-300", "1e300", "x"]),
+    "mu": st.sampled_from(["0.5"] * 4 + ["0", "-1", "nan", "inf", "1e-300", "1e300", "x"]),
+    "mechanism": st.sampled_from(["auto", "auto", "intrinsic", "tangent", "ambient", ""]),
+    "law": st.sampled_from(["laplace", "gaussian", "cauchy", ""]),
+    "compose": st.sampled_from(["plain", "rho", "sum", "x", ""]),
+    "solve": st.sampled_from(["epsilon", "rho", "mu", "delta", ""]),
     "center": st.sampled_from(["origin"] * 4 + ["secret.npy", "good.csv", "[0, 0, 1]"])
     | center_texts.filter(lambda text: len(text) < 500),
     "columns": st.sampled_from(["0,1,2"] * 4 + ["2, 1, 0", "0", "0,0,0", "9", "-1", "x, y, z", "", ","]),

@@ -248,7 +248,14 @@ def test_the_release_is_printed_as_json_and_as_a_receipt_and_written_whole(direc
 
     receipt = run("mean", directions, *SPHERE, "-e", 0.5, "--ledger", url, "--dataset", "d")
     assert receipt.stdout.startswith("PRIVATE MEAN")
-    for part in ("privacy     epsilon = 0.5, pure differential privacy", "records     200", "Sphere(2)", "(the origin)", "replace one record", "data set 'd'"):
+    for part in (
+        "privacy     epsilon = 0.5, pure",
+        "records     200",
+        "Sphere(2)",
+        "(the origin)",
+        "replace one record",
+        "data set 'd'",
+    ):
         assert part in receipt.stdout
     assert Ledger(url).remaining("d") == 0
 

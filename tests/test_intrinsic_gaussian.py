@@ -1,8 +1,8 @@
 """The Gaussian law of a manifold: its privacy where curvature is not negative, and that the same formula fails where it is.
 
 The theorem of :mod:`geodp.mechanisms.intrinsic`: on a homogeneous space without negative curvature the Rényi divergence of order
-``a`` between the laws of scale ``sigma`` about two points at distance ``D`` is at most ``a D^2/(2 sigma^2)``. All divergences here
-are quadratures written for the space in hand, with none of the library's laws. Nothing is random but the Monte Carlo on
+``a`` between the laws of scale ``sigma`` about two points at distance ``D`` is at most ``a D^2/(2 sigma^2)``. All divergences
+here are quadratures written for the space in hand, with none of the library's laws. Nothing is random but the Monte Carlo on
 ``SO(3)``, whose false-alarm rate is 1e-6.
 """
 
@@ -26,7 +26,9 @@ ORDERS = (1.01, 2.0, 5.0, 20.0)
 Distances = Callable[[Array, Array], tuple[Array, Array]]
 
 
-def divergence_in_two_dimensions(distances: Distances, area: Callable[[Array], Array], far: float, sigma: float, order: float) -> float:
+def divergence_in_two_dimensions(
+    distances: Distances, area: Callable[[Array], Array], far: float, sigma: float, order: float
+) -> float:
     """``D_order(P || Q)`` on a surface in polar coordinates about the centre of ``P``; ``distances`` are those to both centres.
 
     Gauss and Legendre in the radius, the trapezium rule, which converges exponentially, in the angle.
@@ -84,7 +86,11 @@ def on_the_circle(apart: float, sigma: float, order: float) -> float:
     kinks = sorted({0.0, apart, math.pi, apart - math.pi})
     top = max(kernel(x, order, 0.0) + kernel(x, 1.0 - order, apart) for x in np.linspace(-math.pi, math.pi, 4001))
     moment, _ = integrate.quad(
-        lambda x: math.exp(kernel(x, order, 0.0) + kernel(x, 1.0 - order, apart) - top), -math.pi, math.pi, points=kinks, limit=400
+        lambda x: math.exp(kernel(x, order, 0.0) + kernel(x, 1.0 - order, apart) - top),
+        -math.pi,
+        math.pi,
+        points=kinks,
+        limit=400,
     )
     mass, _ = integrate.quad(lambda x: math.exp(kernel(x, 1.0, 0.0)), -math.pi, math.pi, points=[0.0], limit=400)
     return (math.log(moment) + top - math.log(mass)) / (order - 1.0)
@@ -156,7 +162,14 @@ def test_on_rotations_the_divergence_keeps_the_bound_in_a_simulation(sigma: floa
 # ---------------------------------------------------------------------- what the library makes of it
 
 
-POSITIVE: list[Manifold] = [Sphere(1), Sphere(2), Grassmann(1, 3), Grassmann(2, 4), Rotations(3), Product(Sphere(2), Euclidean(1))]
+POSITIVE: list[Manifold] = [
+    Sphere(1),
+    Sphere(2),
+    Grassmann(1, 3),
+    Grassmann(2, 4),
+    Rotations(3),
+    Product(Sphere(2), Euclidean(1)),
+]
 NEGATIVE: list[Manifold] = [Hyperbolic(2), SPD(2), Product(Sphere(2), Hyperbolic(2))]
 
 

@@ -125,8 +125,8 @@ class Candidate:
                     f"tangent noise on {self.hidden.manifold} needs a public base point and a radius about it that holds the "
                     "value: give base= and radius="
                     if math.isinf(self.hidden.manifold.injectivity_radius)
-                    else f"there is no tangent noise for a summary on {self.hidden.manifold}, where no ball can be claimed to hold it: "
-                    "give an epsilon or a rho"
+                    else f"there is no tangent noise for a summary on {self.hidden.manifold}, where it cannot be claimed to be "
+                    "in a ball: give an epsilon or a rho"
                 )
             sensitivity = self.hidden.tangent_sensitivity
         scale = sensitivity / self.ratio * (1.0 + 8.0 * EPSILON)
