@@ -16,9 +16,11 @@ from matplotlib.patches import FancyBboxPatch
 
 import geodp
 from geodp.auditing import worst_case_pair
+from geodp.files import parse_manifold
 from geodp.inputs import Array
 from geodp.laws import exact
 from geodp.plots import BLUE, GREEN, GREY, ORANGE, ellipsoids, error_against_n
+from geodp.privacy.cost import Cost, LaplaceCost, PureCost
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -291,6 +293,94 @@ def budget() -> None:
     figure.savefig(IMAGES / "budget.png", dpi=130)
 
 
+def notions() -> None:
+    """The expected error of one mean in three ways, from plans alone."""
+    radii = {"Sphere(2)": 0.4, "SPD(2)": 1.0, "Rotations(3)": 0.8, "SPD(3)": 1.0, "Grassmann(2, 12)": 0.4, "SPD(6)": 1.0}
+    radii |= {"SPD(12)": 1.0, "Sphere(100)": 0.4, "SPD(28)": 1.0}
+    asked: dict[str, tuple[str, str, dict[str, Any]]] = {
+        "pure, epsilon = 1": ("o", ORANGE, {"epsilon": 1.0}),
+        "Gaussian, (1, 1e-6)": ("s", GREY, {"epsilon": 1.0, "delta": 1e-6, "mechanism": "tangent", "law": "gaussian"}),
+        "Laplace, (1, 1e-6)": ("D", BLUE, {"epsilon": 1.0, "delta": 1e-6, "mechanism": "tangent", "law": "laplace"}),
+    }
+    spaces = [parse_manifold(name) for name in radii]
+    balls = [geodp.Ball(space, space.origin, radius) for space, radius in zip(spaces, radii.values(), strict=True)]
+    figure, axes = _figure(7.4, 4.8)
+    rows = np.arange(len(balls))
+    found = {}
+    for name, (marker, colour, options) in asked.items():
+        found[name] = [geodp.plan(ball, n=2000, **options).expected_error / ball.radius for ball in balls]
+        hollow = {"markerfacecolor": "white", "markeredgewidth": 1.6} if marker == "s" else {}
+        axes.plot(found[name], rows, marker, color=colour, markersize=7, label=name, zorder=3, **hollow)
+    errors = np.array(list(found.values()))
+    axes.hlines(rows, errors.min(axis=0), errors.max(axis=0), color=GREY, linewidth=1.0, alpha=0.6)
+    axes.set_xscale("log")
+    axes.set_xticks([0.003, 0.01, 0.03, 0.1, 0.3], ["0.3%", "1%", "3%", "10%", "30%"])
+    axes.set_yticks(rows, [f"{space}, d = {space.dim}" for space in spaces])
+    axes.invert_yaxis()
+    axes.set(xlabel="guaranteed expected error, in per cent of the radius of the ball", title="The mean of 2,000 records")
+    _finish(figure, axes, "notions.png", loc="upper right")
+
+
+def tradeoff() -> None:
+    """How well an attacker can tell two neighbouring data sets apart: Laplace noise of pure epsilon 1 in several dimensions."""
+    figure, axes = _figure(5.8, 5.4)
+    alphas = np.concatenate([np.linspace(0.0, 0.2, 41), np.linspace(0.21, 1.0, 80)])
+    curves: list[tuple[str, Cost, str]] = [("all that epsilon = 1 says", PureCost(1.0), "black")]
+    shades = ("#D55E00", "#CC79A7", "#0072B2", "#009E73")
+    curves += [(f"{d} dimensions", LaplaceCost(1.0, d), shade) for d, shade in zip((2, 6, 21, 78), shades, strict=True)]
+    for name, cost, colour in curves:
+        found = [1.0 - cost.tradeoff(float(alpha)) for alpha in alphas]
+        axes.plot(alphas, found, "--" if colour == "black" else "-", color=colour, linewidth=2, label=name)
+    axes.plot([0.0, 1.0], [0.0, 1.0], ":", color=GREY, linewidth=1.5, label="guessing")
+    axes.set(
+        xlabel="false positive rate",
+        ylabel="true positive rate, at most",
+        xlim=(0.0, 1.0),
+        ylim=(0.0, 1.0),
+        aspect="equal",
+        title="Laplace noise of pure epsilon 1",
+    )
+    _finish(figure, axes, "tradeoff.png", loc="lower right")
+
+
+def summary() -> None:
+    """The mean change between two scans of each person: records, their mean, and private releases of it."""
+    rng = np.random.default_rng(12)
+    space, limit, people = geodp.SPDLogEuclidean(3), 0.5, 400
+    changes = rng.normal(size=(people, 6)) * 0.12 + space.coordinates(np.eye(3), space.log(np.eye(3), np.diag([1.1, 1.03, 0.97])))
+    changes *= np.minimum(1.0, limit / np.linalg.norm(changes, axis=1, keepdims=True))
+    mean = space.exp(np.eye(3), space.tangent(np.eye(3), changes.mean(axis=0)))
+    private = [
+        geodp.private_summary(mean, space, sensitivity=2.0 * limit / people, epsilon=1.0, simulate=rng).value for _ in range(80)
+    ]
+
+    def percent(points: Array) -> Array:
+        logs = space.log(np.eye(3), points)
+        return 100.0 * np.expm1(np.diagonal(logs, axis1=-2, axis2=-1))
+
+    figure, axes = _figure(6.8, 4.0)
+    people_shown = percent(space.exp(np.eye(3), space.tangent(np.eye(3), changes)))
+    for axis in range(3):
+        jitter = rng.uniform(-0.06, 0.06, people)
+        first = axis == 0
+        axes.plot(
+            axis - 0.2 + jitter, people_shown[:, axis], ".", color=GREY, markersize=3, label="400 people" if first else None
+        )
+        axes.plot(
+            axis + 0.2 + jitter[:80],
+            percent(np.array(private))[:, axis],
+            ".",
+            color=ORANGE,
+            markersize=5,
+            label="80 private summaries, epsilon = 1" if first else None,
+        )
+        middle = percent(mean)[axis]
+        axes.plot([axis - 0.35, axis + 0.35], [middle] * 2, color=BLUE, linewidth=2, label="mean change" if first else None)
+    axes.set_xticks(range(3), ["x", "y", "z"])
+    axes.set(ylabel="change of diffusivity in %", title="Mean change between two scans (simulated)")
+    _finish(figure, axes, "summary.png", loc="upper right")
+
+
 def many_records() -> None:
     figure, axes = _figure()
     counts = np.geomspace(1e3, 1e9, 25).astype(int)
@@ -403,9 +493,9 @@ def architecture() -> None:
     boxes = [
         (0.4, "records", "private", ORANGE),
         (2.4, "Ball.clip", "public ball,\none by one", ORANGE),
-        (4.4, "frechet_mean", "certified to\na public tolerance", ORANGE),
-        (6.4, "exact noise", "sigma = Delta / epsilon", BLUE),
-        (8.4, "Release", "value, error bar,\nreceipt", GREEN),
+        (4.4, "statistic", "a mean, or your own;\npublic tolerance", ORANGE),
+        (6.4, "mechanism", "exact noise,\nintrinsic or tangent", BLUE),
+        (8.4, "Release", "value, receipt, error\nbar, privacy curve", GREEN),
     ]
     for x, name, words, colour in boxes:
         _box(axes, x, 1.15, name, words, colour)
@@ -466,6 +556,9 @@ PICTURES = {
         axes_without_direction,
         shapes,
         budget,
+        notions,
+        tradeoff,
+        summary,
         many_records,
         torus,
         sensitivity_curves,
@@ -483,7 +576,8 @@ def main(names: list[str]) -> None:
     matplotlib.rcParams["svg.fonttype"] = "none"
     for name in names or [*PICTURES, "error_against_n"]:
         if name == "error_against_n":
-            error_against_n(geodp.Ball(geodp.Sphere(2), [0.0, 0.0, 1.0], 0.6), 1.0, 500, IMAGES / "error_against_n.png")
+            ball = geodp.Ball(geodp.Sphere(2), [0.0, 0.0, 1.0], 0.6)
+            error_against_n(ball, geodp.PureDP(1.0), 500, IMAGES / "error_against_n.png")
         else:
             PICTURES[name]()
 

@@ -23,7 +23,76 @@
     return t * b1 - b2 + c[0];
   }
 
-  const error = (space, sigma, which) => sigma * Math.exp(evaluate(space.errors, Math.log(sigma), which));
+  const sinhc = (x) => (Math.abs(x) < 1e-6 ? 1 : Math.sinh(x) / x);
+
+  /** The logarithm of the volume density of a manifold, averaged over directions. */
+  function logVolume(space, s) {
+    const value = evaluate(space.volume, s, 0);
+    return space.diameter === null ? value : space.power * Math.log(Math.max(value, 1e-300));
+  }
+
+  // nodes and weights of the Gauss-Legendre rule with ten points on [-1, 1]; the other half is symmetric
+  const NODES = [0.14887433898163122, 0.4333953941292472, 0.6794095682990244, 0.8650633666889845, 0.9739065285171717];
+  const WEIGHTS = [0.29552422471475287, 0.26926671930999635, 0.21908636251598204, 0.1494513491505806, 0.06667134430868814];
+
+  function integral(f, low, high) {
+    const middle = (low + high) / 2, half = (high - low) / 2;
+    let sum = 0;
+    for (let i = 0; i < 5; i++) sum += WEIGHTS[i] * (f(middle - half * NODES[i]) + f(middle + half * NODES[i]));
+    return half * sum;
+  }
+
+  const LAWS = [{ kind: "intrinsic", law: "laplace", name: "Riemannian Laplace" }, { kind: "intrinsic", law: "gaussian", name: "Riemannian Gaussian" },
+    { kind: "tangent", law: "laplace", name: "tangent Laplace" }, { kind: "tangent", law: "gaussian", name: "tangent Gaussian" }];
+
+  /** How long the noise of a scale is: the density of its length, cut into panels. */
+  function lengths(space, mechanism, sigma) {
+    const d = space.dim, flat = mechanism.kind === "tangent", laplace = mechanism.law === "laplace";
+    const entropy = flat ? 0 : space.entropy;
+    const wide = laplace ? (d + 50) / (1 / sigma - entropy) : (Math.sqrt(d) + 9) * sigma + entropy * sigma * sigma;
+    const end = flat ? wide : Math.min(wide, space.diameter ?? Infinity);
+    const log = (s) => (laplace ? -s / sigma : -0.5 * (s / sigma) ** 2) + (d - 1) * Math.log(s / sigma) + (flat ? 0 : logVolume(space, s));
+    let peak = -Infinity;
+    for (let i = 1; i <= 64; i++) peak = Math.max(peak, log(end * i / 64.5));
+    return { density: (s) => Math.exp(log(s) - peak), end };
+  }
+
+  const PANELS = 60;
+
+  /** The mean of min(length, most). */
+  function meanLength({ density, end }, most) {
+    const cut = Math.min(most, end);
+    let mass = 0, first = 0;
+    for (const [low, high] of [[0, cut], [cut, end]]) {
+      const half = (high - low) / (2 * PANELS);
+      for (let i = 0; i < PANELS && half > 0; i++) {
+        for (let j = 0; j < 5; j++) {
+          for (const node of [NODES[j], -NODES[j]]) {
+            const s = low + half * (2 * i + 1 + node), weight = half * WEIGHTS[j] * density(s);
+            mass += weight;
+            first += weight * Math.min(s, cut);
+          }
+        }
+      }
+    }
+    return first / mass;
+  }
+
+  function lengthQuantiles({ density, end }, levels) {
+    const edge = (i) => end * i / (2 * PANELS), sums = [0];
+    for (let i = 0; i < 2 * PANELS; i++) sums.push(sums[i] + integral(density, edge(i), edge(i + 1)));
+    return levels.map((level) => {
+      const goal = level * sums[2 * PANELS];
+      let i = 0;
+      while (sums[i + 1] < goal) i++;
+      let low = edge(i), high = edge(i + 1);
+      for (let step = 0; step < 45; step++) {
+        const middle = (low + high) / 2;
+        if (sums[i] + integral(density, edge(i), middle) < goal) low = middle; else high = middle;
+      }
+      return (low + high) / 2;
+    });
+  }
 
   // the library rounds sensitivities up, which shows where a number lies halfway between two of four digits
   const UP = 1 + 1e-14;
@@ -48,18 +117,45 @@
     return space.ambient * 2 * radius / (n * epsilon);
   }
 
-  function plan(space, r, n, epsilon) {
-    const tolerance = Math.exp(evaluate(space.tolerance, r, 0));
-    const scale = (delta) => (delta + 2 * tolerance) / epsilon;
+  /** Errors of a mechanism: how much longer a distance may be than the noise, and the largest distance. */
+  function reach(space, r, mechanism) {
+    if (mechanism.kind === "tangent") return { stretch: sinhc(space.bend * r), most: 2 * r };
+    const projected = space.projected === null || r <= space.projected;
+    return { stretch: 1, most: projected ? 2 * r : space.diameter ?? Infinity };
+  }
+
+  function expected(space, r, mechanism, sigma) {
+    const { stretch, most } = reach(space, r, mechanism);
+    return stretch * meanLength(lengths(space, mechanism, sigma), most / stretch);
+  }
+
+  function plan(space, r, n, epsilon, delta) {
+    const [tolerance, rounding] = [0, 1].map((which) => Math.exp(evaluate(space.rounding, r, which)));
+    const angle = Math.sqrt(space.curvature) * r, stretch = angle > 0 ? angle / Math.sin(angle) : 1;
     const drawable = (sigma) => space.limit === null || sigma < space.limit;
-    const sensitivity = sharp(space, r, n), sigma = scale(sensitivity);
-    const result = { sensitivity, scale: sigma, ambient: ambient(space, r, n, epsilon), paper: null, exists: drawable(sigma) };
-    if (!result.exists) return { ...result, enough: n * epsilon * sigma / space.limit };
-    result.expected = error(space, sigma, 0);
-    result.quantiles = DATA.quantiles.map((_, i) => error(space, sigma, i + 1));
-    const theirs = paper(space, r, n);
-    if (theirs !== null && drawable(scale(theirs))) result.paper = error(space, scale(theirs), 0);
+    const sensitivity = sharp(space, r, n), afforded = space.mechanisms[delta][epsilon];
+    const options = LAWS.map((mechanism, i) => {
+      if (afforded[i] === null) return null;
+      const [ratio, advantage] = afforded[i], distance = sensitivity + 2 * tolerance;
+      const scale = (mechanism.kind === "tangent" ? Math.min(stretch * distance, 2 * r) + rounding : distance) / ratio;
+      if (mechanism.kind === "intrinsic" && mechanism.law === "laplace" && !drawable(scale)) return null;
+      return { mechanism, scale, advantage, expected: expected(space, r, mechanism, scale) };
+    }).filter((option) => option !== null);
+    const least = (kind) => options.filter((option) => option.mechanism.kind === kind).sort((a, b) => a.expected - b.expected)[0];
+    // an intrinsic mechanism on a near tie, as in the library
+    const intrinsic = least("intrinsic"), tangent = least("tangent");
+    const best = intrinsic && intrinsic.expected <= 1.01 * tangent.expected ? intrinsic : tangent;
+    const result = { ...best, sensitivity, ambient: null, paper: null };
+    if (DATA.deltas[delta] !== null) return result;
+    result.ambient = ambient(space, r, n, DATA.epsilons[epsilon]);
+    const theirs = paper(space, r, n), sigma = (theirs + 2 * tolerance) / DATA.epsilons[epsilon];
+    if (theirs !== null && drawable(sigma)) result.paper = expected(space, r, LAWS[0], sigma);
     return result;
+  }
+
+  function quantiles(space, r, { mechanism, scale }) {
+    const { stretch, most } = reach(space, r, mechanism);
+    return lengthQuantiles(lengths(space, mechanism, scale), DATA.quantiles).map((length) => Math.min(stretch * length, most));
   }
 
   // ------------------------------------------------------------------ a few hundred draws, for the picture
@@ -73,8 +169,6 @@
     };
   }
 
-  const sinhc = (x) => (Math.abs(x) < 1e-6 ? 1 : Math.sinh(x) / x);
-
   /** How volume grows: log of the envelope G, and the chance J/G of keeping a direction. */
   const GROWTH = {
     "Sphere(2)": { envelope: (s) => Math.sin(s) / s, keep: () => 1 },
@@ -83,14 +177,17 @@
     "SPD(2)": { envelope: (s) => sinhc(s / Math.SQRT2), keep: (v, s) => sinhc(Math.hypot(v[0], v[1]) / Math.SQRT2) / sinhc(s / Math.SQRT2) },
   };
 
-  /** Tangent vectors with density exp(-|v|/sigma) J(v), by the comparison sampler. */
-  function cloud(space, sigma, farthest, count) {
-    const uniform = generator(7), growth = GROWTH[space.name], d = space.dim, cells = 4000;
-    const end = Math.min(farthest, space.diameter ?? Infinity);
+  const FLAT = { envelope: () => 1, keep: () => 1 };
+
+  /** Tangent vectors of the law, by the comparison sampler. */
+  function cloud(space, { mechanism, scale }, farthest, count) {
+    const uniform = generator(7), d = space.dim, cells = 4000, tangent = mechanism.kind === "tangent";
+    const growth = tangent ? FLAT : GROWTH[space.name];
+    const end = Math.min(farthest, tangent ? Infinity : space.diameter ?? Infinity);
     const cumulated = [0];
     for (let i = 0; i < cells; i++) {
-      const s = end * (i + 0.5) / cells;
-      cumulated.push(cumulated[i] + Math.exp(-s / sigma + (d - 1) * Math.log(s)) * growth.envelope(s));
+      const s = end * (i + 0.5) / cells, kernel = mechanism.law === "laplace" ? -s / scale : -0.5 * (s / scale) ** 2;
+      cumulated.push(cumulated[i] + Math.exp(kernel + (d - 1) * Math.log(s)) * growth.envelope(s));
     }
     const draws = [];
     for (let tries = 0; draws.length < count && tries < 60 * count; tries++) {
@@ -127,11 +224,10 @@
   function drawCloud(space, r, result) {
     const svg = $("cloud"), view = VIEW[space.name];
     svg.replaceChildren();
-    const drawable = view !== undefined && result.exists;
-    svg.style.display = drawable ? "" : "none";
+    svg.style.display = view !== undefined ? "" : "none";
     $("cloud-words").textContent = view ? "" : "Releases are drawn for Sphere(2), Hyperbolic(2) and SPD(2) only: they fit on a flat picture.";
-    if (!drawable) return;
-    const draws = cloud(space, result.scale, 3 * result.quantiles[3], 400);
+    if (view === undefined) return;
+    const draws = cloud(space, result, 3 * result.quantiles[3], 400);
     const within = result.quantiles[2];
     const sizes = [1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7, 1e-7];
     const shown = view.flat(within);
@@ -139,7 +235,7 @@
     draw(svg, "circle", { cx: 0, cy: 0, r: 1 / zoom, class: "edge" });
     draw(svg, "circle", { cx: 0, cy: 0, r: Math.min(view.flat(r) || 1, 1) / zoom, class: "ball" });
     for (const v of draws) {
-      const length = Math.hypot(v[0], v[1]), flat = view.flat(length);
+      const length = Math.hypot(v[0], v[1]), moved = result.mechanism.kind === "tangent" ? Math.min(1, r / Math.hypot(...v)) : 1, flat = view.flat(moved * length);
       if (Number.isFinite(flat)) draw(svg, "circle", { cx: flat * v[0] / length / zoom, cy: flat * v[1] / length / zoom, r: 0.012, class: "draw" });
     }
     if (Number.isFinite(shown)) draw(svg, "circle", { cx: 0, cy: 0, r: shown / zoom, class: "within" });
@@ -151,10 +247,10 @@
 
   const CURVES = [["expected", "this release", "ours"], ["paper", "bound of the paper", "paper"], ["ambient", "ambient noise (Euclidean)", "ambient"]];
 
-  function drawCurves(space, r, n, epsilon) {
+  function drawCurves(space, r, n, epsilon, delta) {
     const svg = $("curves"), width = 480, height = 300, left = 62, right = 10, top = 12, bottom = 42;
     svg.replaceChildren();
-    const counts = DATA.records, plans = counts.map((count) => plan(space, r, count, epsilon));
+    const counts = DATA.records, plans = counts.map((count) => plan(space, r, count, epsilon, delta));
     const values = plans.flatMap((p) => CURVES.map(([key]) => p[key])).filter((value) => value > 0);
     if (!values.length) return;
     const low = Math.floor(Math.log10(Math.min(...values))), high = Math.ceil(Math.log10(Math.max(...values)));
@@ -175,8 +271,8 @@
       draw(svg, "line", { x1: width - 212, x2: width - 188, y1: top + 10 + 17 * i, y2: top + 10 + 17 * i, class: "curve " + name });
       draw(svg, "text", { x: width - 182, y: top + 14 + 17 * i }, label);
     });
-    const here = plan(space, r, n, epsilon);
-    if (here.exists) draw(svg, "circle", { cx: x(n), cy: y(here.expected), r: 5, class: "here" });
+    const here = plan(space, r, n, epsilon, delta);
+    draw(svg, "circle", { cx: x(n), cy: y(here.expected), r: 5, class: "here" });
     draw(svg, "text", { x: (left + width) / 2, y: height - 6, "text-anchor": "middle" }, "number of records");
     const middle = (top + height - bottom) / 2;
     draw(svg, "text", { x: 12, y: middle, transform: `rotate(-90 12 ${middle})`, "text-anchor": "middle" }, "expected error");
@@ -187,26 +283,28 @@
   const digits = (value) => (value === null || value === undefined ? "none" : String(Number(value.toPrecision(4))));
 
   function update() {
-    const space = DATA.manifolds[$("manifold").value];
-    const epsilon = DATA.epsilons[$("epsilon").value], n = DATA.records[$("n").value], r = space.radii[$("radius").value];
-    const result = plan(space, r, n, epsilon);
+    const space = DATA.manifolds[$("manifold").value], step = Number($("epsilon").value), choice = Number($("delta").value);
+    const epsilon = DATA.epsilons[step], delta = DATA.deltas[choice], n = DATA.records[$("n").value], r = space.radii[$("radius").value];
+    const result = plan(space, r, n, step, choice);
+    result.quantiles = quantiles(space, r, result);
     $("epsilon-value").value = epsilon;
     $("n-value").value = n;
     $("radius-value").value = r;
     for (const [name, value] of [["epsilon", epsilon], ["n", n], ["radius", r]]) $(name).setAttribute("aria-valuetext", String(value));
-    const fields = { sensitivity: result.sensitivity, scale: result.scale, expected: result.expected, paper: result.paper, ambient: result.ambient };
-    DATA.quantiles.forEach((q, i) => { fields["q" + Math.round(100 * q)] = result.quantiles?.[i]; });
+    const fields = { sensitivity: result.sensitivity, scale: result.scale, expected: result.expected, paper: result.paper, ambient: result.ambient, advantage: result.advantage };
+    DATA.quantiles.forEach((q, i) => { fields["q" + Math.round(100 * q)] = result.quantiles[i]; });
     for (const [name, value] of Object.entries(fields)) $(name).textContent = digits(value);
-    $("message").textContent = result.exists ? "" :
-      `There is no release here: the scale must be below ${digits(space.limit)} on ${space.name}. Enough would be n * epsilon above ${digits(result.enough)}.`;
+    $("mechanism").textContent = result.mechanism.name;
+    $("message").textContent = result.expected <= r ? "" :
+      "This release will say nothing about the data: its expected error exceeds the radius of the ball.";
     const times = (other) => (digits(other / result.expected) === "1" ? "the same error" : `${digits(other / result.expected)} times the error`);
     const better = [];
-    if (result.exists && result.paper) better.push(`the paper's bound would give ${times(result.paper)}`);
-    if (result.exists && result.ambient) better.push(`ambient noise would give ${times(result.ambient)}`);
+    if (result.paper) better.push(`the paper's bound would give ${times(result.paper)}`);
+    if (result.ambient) better.push(`ambient noise would give ${times(result.ambient)}`);
     $("comparison").textContent = better.length ? `With the same epsilon ${better.join(", and ")}.` : "";
-    $("code").textContent = `import geodp\n\nspace = geodp.${space.name}\nball = geodp.Ball(space, space.origin, ${r})\nprint(geodp.plan(ball, n=${n}, epsilon=${epsilon}))`;
+    $("code").textContent = `import geodp\n\nspace = geodp.${space.name}\nball = geodp.Ball(space, space.origin, ${r})\nprint(geodp.plan(ball, n=${n}, epsilon=${epsilon}${delta === null ? "" : `, delta=${delta}`}))`;
     drawCloud(space, r, result);
-    drawCurves(space, r, n, epsilon);
+    drawCurves(space, r, n, step, choice);
   }
 
   DATA.manifolds.forEach((space, i) => {
@@ -215,13 +313,19 @@
     option.textContent = `${space.name}: ${space.records}`;
     $("manifold").appendChild(option);
   });
+  DATA.deltas.forEach((delta, i) => {
+    const option = document.createElement("option");
+    option.value = i;
+    option.textContent = delta === null ? "none: pure privacy" : String(delta);
+    $("delta").appendChild(option);
+  });
   $("epsilon").max = DATA.epsilons.length - 1;
   $("epsilon").value = DATA.epsilons.indexOf(1);
   $("n").max = DATA.records.length - 1;
   $("n").value = DATA.records.indexOf(1000);
   $("radius").max = 100;
   $("radius").value = 25;
-  for (const name of ["manifold", "epsilon", "n", "radius"]) $(name).addEventListener("input", update);
+  for (const name of ["manifold", "epsilon", "delta", "n", "radius"]) $(name).addEventListener("input", update);
   update();
   page.dataset.ready = "yes";
 })();

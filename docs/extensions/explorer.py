@@ -1,8 +1,8 @@
 """The numbers behind the explorer page, computed by the library when the site is built.
 
-Everything the page shows follows from five functions of the noise scale ``sigma`` (the mean of the radius and four
-quantiles), one function of the radius of the ball (the numerical tolerance) and a few constants. Each function is tabulated
-as a piecewise Chebyshev interpolant, good to about eight digits, that a few lines of JavaScript evaluate.
+Everything the page shows follows from three things: the volume density of a manifold averaged over directions, as a function of
+the radius; the numerical tolerance, as a function of the radius of the ball; and what each amount of privacy affords, for each
+mechanism. The two functions are tabulated as piecewise Chebyshev interpolants, and JavaScript evaluates and integrates them.
 """
 
 from __future__ import annotations
@@ -19,20 +19,27 @@ from numpy.typing import NDArray
 from sphinx.application import Sphinx
 
 import geodp
-from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Laplace, Manifold, PlanarShapes, Rotations, Sphere
+from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, SPDLogEuclidean, Sphere
 from geodp.laws import exact
+from geodp.laws.volume import mean_volume
 from geodp.mechanisms.ambient import ambient_dimension
-from geodp.mechanisms.intrinsic import numerical_tolerance
+from geodp.mechanisms.choice import Candidate, Hidden, Unsuitable, candidates
+from geodp.mechanisms.intrinsic import intrinsic_cost
+from geodp.mechanisms.tangent import tangent_cost
 from geodp.planning import QUANTILES
+from geodp.privacy.notions import privacy_of
+from geodp.statistics.mean import FrechetMean
 
 #: What the page offers, with a word on the records.
 MANIFOLDS: dict[Manifold, str] = {
     Sphere(2): "directions",
     Sphere(1): "angles, clock times",
     Sphere(5): "compositions of six parts",
+    Sphere(30): "compositions of 31 parts",
     Hyperbolic(2): "embeddings of trees",
     SPD(2): "2x2 covariance matrices",
     SPD(3): "diffusion tensors",
+    SPDLogEuclidean(6): "6x6 covariance matrices, flat metric",
     Rotations(3): "orientations",
     Grassmann(1, 3): "axes",
     PlanarShapes(4): "outlines of four landmarks",
@@ -42,11 +49,11 @@ MANIFOLDS: dict[Manifold, str] = {
 #: The steps of the two sliders that run over powers of ten.
 DIGITS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 EPSILONS = [0.1 * digit for digit in DIGITS] + [*DIGITS, 10.0]
+#: None is pure privacy.
+DELTAS = [None, 1e-9, 1e-6, 1e-5]
 RECORDS = [round(digit * 10**power) for power in range(1, 6) for digit in DIGITS] + [1_000_000]
 
 _DEGREE = 12
-#: Below this scale a manifold is flat to ten digits: curvature enters with the square of the scale.
-_FLAT = 1e-5
 
 Values = NDArray[np.float64]
 
@@ -71,30 +78,56 @@ def table(manifold: Manifold, name: str) -> dict[str, Any]:
     limit = 0.9 * exact.largest_scale(manifold)
     largest_ball = Ball(manifold, manifold.origin, 1e-3).max_radius
     low, high = (0.02 * largest_ball, 0.95 * largest_ball) if bounded else (0.05, 3.0)
+    # wide noise is drawn up to this scale, where its tail is hundreds of times as long
+    farthest = manifold.diameter if bounded else 700.0 / max(manifold.volume_entropy, 1.0)
+    density = mean_volume(manifold, farthest)
+    # on spheres a power of a function that is not small: the table needs fewer digits
+    power = max(manifold.dim - 1, 1) if isinstance(manifold, Sphere) else 1
 
-    def log_errors(log_scale: float) -> Values:
-        law = Laplace(manifold, math.exp(log_scale))
-        return np.log([law.mean_radius(), *np.asarray(law.radius_quantile(QUANTILES))]) - log_scale
+    def volume(radius: float) -> Values:
+        log_mean = density.log_mean(np.array([radius]))
+        return np.exp(log_mean / power) if bounded else log_mean
 
-    def log_tolerance(radius: float) -> Values:
-        return np.log([numerical_tolerance(Ball(manifold, manifold.origin, radius))])
+    def log_rounding(radius: float) -> Values:
+        ball = Ball(manifold, manifold.origin, radius)
+        return np.log([FrechetMean(ball).tolerance, 16.0 * manifold.log_rounding(ball.center, ball.reach)])
 
-    widest = min(limit, 2.0 * high / EPSILONS[0])
-    # flat spaces have the same law at every scale
-    scales = (_FLAT, 1.01 * _FLAT) if isinstance(manifold, Euclidean) else (_FLAT, widest)
     return {
         "name": repr(manifold),
         "records": name,
         "dim": manifold.dim,
         "curvature": manifold.curvature,
+        "bend": math.sqrt(-manifold.lowest_curvature),
+        "entropy": manifold.volume_entropy,
         "injectivity": manifold.injectivity_radius if bounded else None,
         "diameter": manifold.diameter if bounded else None,
         "limit": limit if math.isfinite(limit) else None,
+        "projected": math.pi / 3.0 if isinstance(manifold, Sphere) else (0.0 if bounded else None),
         "radii": [_nice(low + (high - low) * i / 100) for i in range(101)],
         "ambient": ambient_dimension(Ball(manifold, manifold.origin, low)),
-        "errors": fit(log_errors, math.log(scales[0]), math.log(scales[1])),
-        "tolerance": fit(log_tolerance, 0.99 * low, 1.01 * high, 1e-6),
+        "power": power,
+        "volume": fit(volume, 1e-9, farthest * (1.0 - 1e-12), 1e-11 if bounded else 1e-9),
+        "rounding": fit(log_rounding, 0.99 * low, 1.01 * high, 1e-6),
+        "mechanisms": [[affordable(manifold, epsilon, delta) for epsilon in EPSILONS] for delta in DELTAS],
     }
+
+
+def affordable(manifold: Manifold, epsilon: float, delta: float | None) -> list[tuple[float, float] | None]:
+    """For each of the four mechanisms the largest ratio of sensitivity to scale, and its advantage; None if it cannot be used."""
+    privacy = privacy_of(float(f"{epsilon:.3g}"), delta)
+    hidden = Hidden(manifold, 1.0, Ball(manifold, manifold.origin, 0.1), 1.0)
+    return [_affordable(candidate) for candidate in candidates(hidden, privacy)]
+
+
+def _affordable(candidate: Candidate) -> tuple[float, float] | None:
+    manifold = candidate.hidden.manifold
+    try:
+        ratio = candidate.ratio
+    except Unsuitable:
+        return None
+    intrinsic = candidate.kind == "intrinsic"
+    cost = intrinsic_cost(manifold, candidate.family, ratio) if intrinsic else tangent_cost(manifold.dim, candidate.family, ratio)
+    return ratio, cost.advantage
 
 
 def _nice(radius: float) -> float:
@@ -105,6 +138,7 @@ def data() -> dict[str, Any]:
     return {
         "quantiles": QUANTILES,
         "epsilons": [float(f"{epsilon:.3g}") for epsilon in EPSILONS],
+        "deltas": DELTAS,
         "records": RECORDS,
         "manifolds": [table(manifold, name) for manifold, name in MANIFOLDS.items()],
     }

@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from geodp import data as data
     from geodp import files as files
     from geodp.auditing import AuditResult, audit
+    from geodp.finding import private_ball
     from geodp.laws.families import Gaussian, Laplace
     from geodp.planning import Plan, plan
     from geodp.privacy.ledger import BudgetExhausted, Ledger, LedgerError, LedgerLocked
     from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
     from geodp.records.dask_files import read_dask
-    from geodp.release import Release, private_mean, private_summary
+    from geodp.release import Release, private_coverage, private_mean, private_projected_mean, private_summary
     from geodp.statistics.mean import MeanResult, frechet_mean
 
 __all__ = [
@@ -68,7 +69,10 @@ __all__ = [
     "audit",
     "frechet_mean",
     "plan",
+    "private_ball",
+    "private_coverage",
     "private_mean",
+    "private_projected_mean",
     "private_summary",
     "read_dask",
     "sensitivity",
@@ -89,8 +93,8 @@ _LATER = {
     "Plan": "geodp.planning",
     "plan": "geodp.planning",
     "Release": "geodp.release",
-    "private_mean": "geodp.release",
-    "private_summary": "geodp.release",
+    "private_ball": "geodp.finding",
+    **dict.fromkeys(("private_mean", "private_summary", "private_coverage", "private_projected_mean"), "geodp.release"),
     **dict.fromkeys(("PureDP", "ApproximateDP", "ZeroConcentratedDP", "GaussianDP"), "geodp.privacy.notions"),
     "read_dask": "geodp.records.dask_files",
 }

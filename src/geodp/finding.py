@@ -7,14 +7,14 @@ The search is a chain of releases. Each looks at the records through what the ea
 (:func:`geodp.privacy.cost.compose`), and everything decided on the way is a function of public numbers and of earlier releases.
 
 1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.embedding`). Elsewhere medians of normal
-coordinates
-   at the centre of the wide ball, each by the exponential mechanism over the cells of a public grid: the error in rank grows
-   with the logarithm of the radius only. If the records are too few for all coordinates, only those along which units of
-   measurement shift the space (for matrices the logarithm of the determinant), or none.
-2. *A radius.* The exponential mechanism over a public geometric grid of radii, with the score ``-|k(t) - k|``: ``k(t)``
-records are
-   farther than ``t`` from the centre, and ``k`` is a target. Replacing one record changes ``k(t)`` by at most 1. Only radii of
-   balls in which a mean can be released are on the grid, so nothing fails later.
+   coordinates at the centre of the wide ball, each by the exponential mechanism over the cells of a public grid: the error in
+   rank grows with the logarithm of the radius only. If the records are too few for all coordinates, only those along which units
+   of measurement shift the space (for matrices the logarithm of the determinant), or none.
+2. *A radius.* The exponential mechanism over a public geometric grid of radii. ``k(t)`` records are farther than ``t`` from the
+   centre, and ``k`` is a target: the score of a radius is minus the number of records by which ``k`` misses the interval between
+   its own ``k(t)`` and that of the next smaller radius. Replacing one record changes it by at most 1, and some radius has the
+   score 0, however suddenly ``k(t)`` falls. Only radii of balls in which a mean can be released are on the grid, so nothing fails
+   later.
 3. *Again*: the mean of the normal coordinates in that ball, with Laplace or Gaussian noise, is a better centre, and about it the
    radius is smaller.
 
@@ -125,18 +125,21 @@ def plan_search(start: Ball | Manifold, n: int, privacy: Privacy, then: Privacy 
             tries.append([("scale", 1.0), ("radius", 2.0)])
         tries.append([("mean", 3.0), ("radius", 2.0), *second])
         tries.append([("radius", 1.0)])
-    steps = next((found for parts in tries if (found := _steps(parts, manifold, n, privacy)) is not None), None)
-    assert steps is not None  # the last of the tries asks for nothing
-    return Search(start, n, privacy, then, steps)
+    parts = next((parts for parts in tries[:-1] if _all_tell(parts, manifold, n, privacy)), tries[-1])
+    shares = split(privacy, _shares(parts))
+    steps = (Step(what, share, _cost(what, share, manifold)) for (what, _), share in zip(parts, shares, strict=True))
+    return Search(start, n, privacy, then, tuple(steps))
 
 
-def _steps(parts: list[tuple[What, float]], manifold: Manifold, n: int, privacy: Privacy) -> tuple[Step, ...] | None:
-    """The steps, or None if one of them could tell nothing with its part of the privacy."""
+def _shares(parts: list[tuple[What, float]]) -> list[float]:
     total = sum(part for _, part in parts)
-    shares = split(privacy, [part / total for _, part in parts])
-    if len(parts) > 1 and not all(_tells(what, share, manifold, n) for (what, _), share in zip(parts, shares, strict=True)):
-        return None
-    return tuple(Step(what, share, _cost(what, share, manifold)) for (what, _), share in zip(parts, shares, strict=True))
+    return [part / total for _, part in parts]
+
+
+def _all_tell(parts: list[tuple[What, float]], manifold: Manifold, n: int, privacy: Privacy) -> bool:
+    """Whether every step, with its part of the privacy, would tell something about ``n`` records."""
+    shares = split(privacy, _shares(parts))
+    return all(_tells(what, share, manifold, n) for (what, _), share in zip(parts, shares, strict=True))
 
 
 def _tells(what: What, privacy: Privacy, manifold: Manifold, n: int) -> bool:
@@ -445,10 +448,11 @@ def _radius(x: Any, center: Array, reach: float, search: Search, step: Step, ent
     balanced = 2.0 * manifold.dim / ratio if final else 0.0
     root = math.sqrt(manifold.curvature)
     scores = []
-    for radius, count in zip(radii, counts, strict=True):
+    for radius, (outside, next_outside) in zip(radii, pairwise([*counts, n]), strict=True):
         bend = root * radius / math.tan(root * radius) if root > 0.0 else 1.0
         target = round(min(max(balanced * bend, floor), 0.5 * n))
-        scores.append(-abs(count - target))
+        # that the target lies between what this radius leaves outside and what the next smaller one does
+        scores.append(-max(0, outside - target, target - next_outside))
     return radii[Selection(step.privacy).draw(scores, entropy)]
 
 

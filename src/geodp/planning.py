@@ -9,7 +9,7 @@ from typing import Any, Literal, final, get_args
 
 from scipy.optimize import brentq
 
-from geodp.inputs import real_number
+from geodp.inputs import real_number, whole_number
 from geodp.laws.flat import Family, FlatNoise
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
@@ -18,7 +18,7 @@ from geodp.mechanisms.choice import Candidate, Hidden, MechanismName, candidates
 from geodp.mechanisms.intrinsic import IntrinsicMechanism, intrinsic_cost, projection_is_safe, widest_drawable
 from geodp.mechanisms.mechanism import Mechanism
 from geodp.mechanisms.tangent import TangentMechanism, tangent_cost
-from geodp.privacy.cost import Cost
+from geodp.privacy.cost import ConcentratedCost, Cost, compose
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
 from geodp.release import SAYS_NOTHING, says_nothing
 from geodp.statistics.mean import FrechetMean
@@ -75,6 +75,7 @@ class Plan:
     options: tuple[Option, ...]
     paper_error: float | None
     ambient_error: float | None
+    releases: int | None = None
 
     @property
     def noise(self) -> Mechanism:
@@ -111,6 +112,19 @@ class Plan:
     def cost(self) -> Cost:
         """What the release would spend, in every notion of privacy."""
         return self.noise.cost
+
+    def budgets(self, releases: int, delta: float = 1e-6) -> dict[str, float]:
+        """The total epsilon that so many releases like this one need at a total ``delta``, by how a budget may add up.
+
+        ``epsilon``: pure epsilons, without any delta. ``sum``: epsilons and deltas side by side. ``rho``: through rho. The least
+        one admits most of what is intended. Infinite where that way takes no such release.
+        """
+        costs = compose([self.cost] * whole_number(releases, 1, "the number of releases"))
+        asked = self.privacy
+        plain = releases * asked.epsilon if isinstance(asked, PureDP) else math.inf
+        if isinstance(asked, ApproximateDP) and releases * asked.delta <= delta * (1.0 + 1e-9):
+            plain = releases * asked.epsilon
+        return {"epsilon": costs.epsilon, "sum": plain, "rho": ConcentratedCost(costs.rho).epsilon_at(delta)}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
@@ -164,11 +178,28 @@ class Plan:
         if says_nothing(self.noise, self.ball):
             lines.append(f"  {SAYS_NOTHING.replace('says', 'will say', 1)}")
         lines += [_HEAD, *map(self._row, self.options)]
+        if self.releases is not None:
+            lines += self._about_budgets(self.releases)
         if self.paper_error is not None:
             lines.append(f"  with the bound of Reimherr et al. (2021): expected error {self.paper_error:.4g}")
         if self.ambient_error is not None:
             lines.append(f"  ambient noise instead: expected Euclidean error {self.ambient_error:.4g}")
         return "\n".join(lines)
+
+    def _about_budgets(self, releases: int) -> list[str]:
+        asked = self.privacy.delta * releases if isinstance(self.privacy, ApproximateDP) else 1e-6
+        needed = self.budgets(releases, asked)
+        ways = {
+            "epsilon": f"a budget of epsilon {needed['epsilon']:.4g} alone",
+            "sum": f"of epsilon {needed['sum']:.4g} and delta {asked:.2g}, added plainly",
+            "rho": f"of epsilon {needed['rho']:.4g} and delta {asked:.2g}, added through rho",
+        }
+        listed = [ways[name] for name, epsilon in needed.items() if math.isfinite(epsilon)]
+        best = min(("sum", "rho"), key=lambda name: needed[name])
+        return [
+            f"  {releases} such releases need {'; or '.join(listed)}",
+            f"  of the last two, compose='{best}' admits more of them",
+        ]
 
     def _row(self, option: Option) -> str:
         mark = "*" if option.name == self.noise.name else " "
@@ -190,6 +221,7 @@ def plan(
     error: float | None = None,
     quantile: float | None = None,
     solve: Unknown = "epsilon",
+    releases: int | None = None,
     mechanism: MechanismName = "auto",
     law: Family | None = None,
     bound: Bound = "sharp",
@@ -198,7 +230,8 @@ def plan(
 
     The privacy is given as for :func:`geodp.private_mean`. ``error`` is the expected error to reach, or with ``quantile`` the
     error not to be exceeded with that probability. If the privacy is what follows, ``solve`` says in which notion; a ``delta``
-    may be given then, and the epsilon that goes with it is found. Reads no data.
+    may be given then, and the epsilon that goes with it is found. With ``releases`` the plan also says what budget so many of
+    them need, and how it should add up. Reads no data.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere
@@ -238,6 +271,7 @@ def plan(
         tuple(Option.of(candidate) for candidate in measurement.candidates()),
         _paper_error(measurement),
         ambient_expected_error(ball, n, privacy.epsilon) if isinstance(privacy, PureDP) else None,
+        None if releases is None else whole_number(releases, 1, "the number of releases"),
     )
 
 
@@ -362,7 +396,7 @@ class _Goal:
 
         # wide noise takes long to compute with, so the search starts from the answer in a flat space
         unit = FlatNoise(manifold.dim, 1.0, candidate.family)
-        flat = unit.expected(lambda length: length) if self.quantile is None else unit.length_quantile(self.quantile)
+        flat = unit.mean_length() if self.quantile is None else unit.length_quantile(self.quantile)
         most = math.log(min(self._widest(candidate), 100.0 * self.error, 1e3 * manifold.diameter))
         low = high = min(math.log(self.error / flat), most)
         step = 0.2

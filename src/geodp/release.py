@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from textwrap import shorten
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,7 @@ from geodp.arithmetic.entropy import NotPrivate
 from geodp.files import parse_manifold
 from geodp.inputs import Array, real_number, refuse_mask
 from geodp.laws.flat import Family
-from geodp.manifolds import Manifold
+from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.choice import MechanismName
@@ -36,9 +36,11 @@ from geodp.privacy.cost import Cost, PureCost, cost_from_dict
 from geodp.privacy.ledger import Ledger, LedgerError
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.records.chunks import count_records, discreet, only_the_kind
+from geodp.statistics.counts import Coverage
 from geodp.statistics.mean import FrechetMean, Progress
+from geodp.statistics.projected import ProjectedMean
 from geodp.statistics.sensitivity import Bound
-from geodp.statistics.statistic import ClaimedSummary
+from geodp.statistics.statistic import ClaimedSummary, Statistic
 
 T = TypeVar("T")
 
@@ -67,7 +69,7 @@ class Release:
     value: Array
     privacy: Privacy
     noise: Mechanism
-    statistic: FrechetMean | ClaimedSummary
+    statistic: Statistic
     n: int | None
     sensitivity: float
     tolerance: float
@@ -76,16 +78,21 @@ class Release:
     dataset: str | None = None
     charge: int | None = None
     neighbours: str = REPLACE_ONE
+    #: The vector that the value was computed from, where that is not the value itself.
+    vector: Array | None = None
     version: str = __version__
 
     @property
     def manifold(self) -> Manifold:
-        return self.statistic.codomain
+        """Where the records are, and the value if it is a point."""
+        place = self.statistic.place
+        return place.manifold if isinstance(place, Ball) else place
 
     @property
     def ball(self) -> Ball | None:
-        """The public ball that holds the true value, if there is one."""
-        return self.statistic.ball
+        """The public ball of the records, if there is one."""
+        place = self.statistic.place
+        return place if isinstance(place, Ball) else None
 
     @property
     def bound(self) -> Bound | None:
@@ -152,7 +159,7 @@ class Release:
     @property
     def says_nothing(self) -> bool:
         """Whether the expected error exceeds the radius of the ball, so that its centre would have told as much."""
-        return says_nothing(self.noise, self.ball)
+        return says_nothing(self.noise, self.statistic.ball)
 
     def to_json(self) -> str:
         """The release as JSON text."""
@@ -165,7 +172,7 @@ class Release:
         return json.dumps(
             {
                 "geodp": self.version,
-                "summary": _KINDS[type(self.statistic)],
+                "summary": self.statistic.kind,
                 "mechanism": self.mechanism,
                 "private": self.private,
                 "numerics": self.numerics,
@@ -187,6 +194,7 @@ class Release:
                 "dataset": self.dataset,
                 "charge": self.charge,
                 "value": self.value.tolist(),
+                **({} if self.vector is None else {"vector": self.vector.tolist()}),
             },
             indent=2,
         )
@@ -208,27 +216,22 @@ class Release:
         raise ValueError(f"this is not the JSON text of a release: {wrong or 'its fields contradict each other'}")
 
     def __str__(self) -> str:
-        claimed = isinstance(self.statistic, ClaimedSummary)
-        what = "your summary" if claimed else "the mean of the clipped records"
         rows = [
-            ("value", _written(self.value)),
+            *self._results(),
             ("privacy", f"{self.privacy}, {self.privacy.words}; neighbours: {self.neighbours}"),
             ("cost", f"{self.cost}; advantage at most {self.cost.advantage:.3g}"),
-            ("error", f"within {self.error_quantile(0.95):.3g} of {what} with probability 95%"),
-            ("", f"on average at most {self.expected_error():.3g} away (geodesic distance)"),
+            *self._errors(),
+            ("manifold", repr(self.manifold)),
+            *_about_ball(self.ball),
         ]
-        if self.says_nothing:
-            rows.append(("", SAYS_NOTHING))
-        rows += [("manifold", repr(self.manifold)), *_about_ball(self.ball)]
         if self.n is not None:
             rows.append(("records", f"{self.n}"))
-        source = "as claimed by the caller, not checked" if claimed else f"bound: {self.bound}"
+        claimed = isinstance(self.statistic, ClaimedSummary)
+        source = ", as claimed by the caller, not checked" if claimed else f", bound: {self.bound}" if self.bound else ""
+        projected = f"; projected onto the ball: {'yes' if self.projected else 'no'}" if self.statistic.ball else ""
         rows += [
-            (
-                "mechanism",
-                f"{self.mechanism}, scale {self.scale:.6g}; projected onto the ball: {'yes' if self.projected else 'no'}",
-            ),
-            ("sensitivity", f"{self.sensitivity:.6g}, {source}; numerical error at most {self.tolerance:.2g}"),
+            ("mechanism", f"{self.mechanism}, scale {self.scale:.6g}{projected}"),
+            ("sensitivity", f"{self.sensitivity:.6g}{source}; numerical error at most {self.tolerance:.2g}"),
             (
                 "numerics",
                 f"exact arithmetic, rounded to multiples of {self.grid:.3g}" if self.private else "floating-point simulation",
@@ -236,9 +239,83 @@ class Release:
             ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
             ("geodp", self.version),
         ]
-        kind = "PRIVATE SUMMARY" if claimed else "PRIVATE MEAN"
-        head = kind if self.private else "SIMULATION - NOT PRIVATE: do not publish this as a private release"
+        head = f"PRIVATE {self.statistic.kind.upper()}"
+        head = head if self.private else "SIMULATION - NOT PRIVATE: do not publish this as a private release"
         return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
+
+    def _results(self) -> list[tuple[str, str]]:
+        """What was released, for the receipt."""
+        return [("value", _written(self.value))]
+
+    def _errors(self) -> list[tuple[str, str]]:
+        """How far that may be from the truth, for the receipt."""
+        rows = [
+            ("error", f"within {self.error_quantile(0.95):.3g} of {self.statistic.words} with probability 95%"),
+            ("", f"on average at most {self.expected_error():.3g} away (geodesic distance)"),
+        ]
+        return [*rows, ("", SAYS_NOTHING)] if self.says_nothing else rows
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CoverageRelease(Release):
+    """Noisy counts: how many records are points of the manifold, and how many are in the ball."""
+
+    @property
+    def valid(self) -> int:
+        """About how many records are points of the manifold."""
+        return self._count(0)
+
+    @property
+    def inside(self) -> int:
+        """About how many records are points in the ball."""
+        return self._count(1)
+
+    def _count(self, i: int) -> int:
+        # a count is known to be between 0 and n: what noise makes of it beyond that is cut off
+        return int(np.clip(np.round(self.value[i]), 0, self.n))
+
+    def _results(self) -> list[tuple[str, str]]:
+        return [
+            ("valid", f"about {self.valid} of {self.n} records are points of {self.manifold}"),
+            ("inside", f"about {self.inside} are in the ball"),
+        ]
+
+    def _errors(self) -> list[tuple[str, str]]:
+        return [("error", f"both within {self.error_quantile(0.95):.3g} of the true counts with probability 95%")]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProjectedRelease(Release):
+    """A projected mean: the point next to a noisy mean vector, with an error that the vector itself tells."""
+
+    def error_quantile(self, q: float) -> float:
+        """A geodesic distance that the projected mean of the records is within with probability ``q``.
+
+        Noise moved the mean vector by no more than a quantile of its length, so the true vector is that close to the released
+        one: :meth:`geodp.statistics.embedding.Embedding.turn` says how far apart their nearest points can be. At most the
+        diameter of the space, which says nothing.
+        """
+        assert isinstance(self.statistic, ProjectedMean)
+        assert self.vector is not None
+        reach = self.noise.error_quantile(q) + self.tolerance
+        return min(self.statistic.embedding.turn(self.vector, reach), self.manifold.diameter)
+
+    def expected_error(self) -> float:
+        """The mean of :meth:`error_quantile` over all probabilities: a bound on the expected distance."""
+        levels = (np.arange(64) + 0.5) / 64.0
+        return float(np.mean([self.error_quantile(float(q)) for q in levels]))
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether noise of a size that is not rare can have turned the mean anywhere."""
+        return self.error_quantile(0.95) >= self.manifold.diameter
+
+    def _errors(self) -> list[tuple[str, str]]:
+        if self.says_nothing:
+            return [("error", "this release cannot tell any direction: the records point everywhere, or are too few")]
+        return super()._errors()
 
 
 SAYS_NOTHING = "this release says nothing about the data: its expected error exceeds the radius of the ball"
@@ -412,6 +489,96 @@ def private_summary(
     return _release(measurement, lambda: point, account, simulate)
 
 
+def private_coverage(
+    x: Any,
+    ball: Ball,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    simulate: np.random.Generator | None = None,
+) -> CoverageRelease:
+    r"""How many records are valid, and how many are in the ball: noisy counts, released with differential privacy.
+
+    *Public*: the ball, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same size that
+    differ by replacing one record. *Theorem*: one record changes each count by at most 1, so the pair moves by at most the
+    root of two (:class:`geodp.statistics.counts.Coverage`), and Laplace or Gaussian noise in the plane hides it
+    (:mod:`geodp.mechanisms.intrinsic`, the flat case).
+
+    This is how a curator may learn that a whole column was read wrongly, or that a ball was guessed badly. Arguments are those of
+    :func:`private_mean`.
+
+    >>> import numpy as np
+    >>> from geodp import Ball, Sphere
+    >>> x = np.tile([0.0, 0.0, 1.0], (500, 1))
+    >>> x[:100] = np.nan
+    >>> release = private_coverage(x, Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), epsilon=1.0)
+    >>> abs(release.valid - 400) < 50, abs(release.inside - 400) < 50
+    (True, True)
+    """
+    checked_ball(ball)
+    release = _released_counts(Coverage(ball), x, privacy_of(epsilon, delta, rho, mu), ledger, dataset, simulate)
+    assert isinstance(release, CoverageRelease)
+    return release
+
+
+def private_projected_mean(
+    x: Any,
+    manifold: Manifold,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    ledger: Ledger | None = None,
+    dataset: str | None = None,
+    simulate: np.random.Generator | None = None,
+) -> ProjectedRelease:
+    r"""Where records on a compact space point on average: no ball is needed, and they may be anywhere.
+
+    *Public*: the manifold, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same
+    size that differ by replacing one record. *Theorem*: the records are averaged as vectors of a space around the manifold,
+    where one of them moves the mean by at most the diameter of the manifold over ``n``
+    (:class:`geodp.statistics.projected.ProjectedMean`); Laplace or Gaussian noise hides that vector, and the point next to it
+    is computed from what was released. What is no point of the manifold counts as its origin.
+
+    The error bar is computed from the release itself: a long mean vector, of records that agree, is turned less by the same
+    noise. Arguments are those of :func:`private_mean`.
+
+    >>> import numpy as np
+    >>> from geodp import Sphere
+    >>> angles = np.random.default_rng(0).normal(2.0, 0.7, 2000)
+    >>> release = private_projected_mean(np.stack([np.cos(angles), np.sin(angles)], axis=-1), Sphere(1), epsilon=1.0)
+    >>> bool(abs(np.arctan2(release.value[1], release.value[0]) - 2.0) < 0.1), release.error_quantile(0.95) < 0.02
+    (True, True)
+    """
+    if not isinstance(manifold, Manifold):
+        raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
+    statistic = ProjectedMean(manifold)
+    assert statistic.embedding  # or a sentence why there is none
+    release = _released_counts(statistic, x, privacy_of(epsilon, delta, rho, mu), ledger, dataset, simulate)
+    assert isinstance(release, ProjectedRelease)
+    return release
+
+
+def _released_counts(
+    statistic: Coverage | ProjectedMean, x: Any, privacy: Privacy, ledger: Any, dataset: Any, simulate: Any
+) -> Release:
+    """A release of a statistic that is a sum over records."""
+    account = Account.of(ledger, dataset, simulate)
+    _check_options(None, simulate)
+    refuse_mask(x, "x")
+    account.check_open()
+    place = statistic.place
+    manifold = place.manifold if isinstance(place, Ball) else place
+    x = discreet(x, manifold)
+    measurement = Measurement(statistic, count_records(x, manifold), privacy)
+    return _release(measurement, lambda: statistic.compute(x, measurement.n), account, simulate)
+
+
 def _summary_ball(manifold: Manifold, base: ArrayLike | None, radius: float | None) -> Ball | None:
     if radius is None:
         if base is not None:
@@ -513,17 +680,18 @@ def _release(
     noise = measurement.noise
     account.check(noise.cost, measurement.privacy, measurement.neighbours)
     true = computed(compute)
-    kind = _KINDS[type(measurement.statistic)]
-    what = f"{kind} on {measurement.statistic.codomain}"
+    statistic = measurement.statistic
+    what = f"{statistic.kind} on {statistic.place if isinstance(statistic.place, Manifold) else statistic.place.manifold}"
     charge = account.charge(noise.cost, measurement.privacy, what, measurement.neighbours)
     value, grid = computed(lambda: _drawn(noise, true, simulate), said=())
-    claimed = isinstance(measurement.statistic, ClaimedSummary)
-    release = Release(
-        value=value,
+    projected = isinstance(statistic, ProjectedMean)
+    release = _RELEASES[statistic.kind](
+        value=statistic.embedding.nearest(value) if isinstance(statistic, ProjectedMean) else value,
+        vector=value if projected else None,
         privacy=measurement.privacy,
         noise=noise,
-        statistic=measurement.statistic,  # type: ignore[arg-type]  # a protocol; the two that are released are known
-        n=None if claimed else measurement.n,
+        statistic=statistic,
+        n=None if isinstance(statistic, ClaimedSummary) else measurement.n,
         sensitivity=measurement.sensitivity,
         tolerance=measurement.tolerance,
         numerics=EXACT if simulate is None else SIMULATED,
@@ -573,7 +741,13 @@ def _flag(project: Any) -> bool | None:
 
 # ---------------------------------------------------------------------- reading receipts
 
-_KINDS: dict[type, str] = {FrechetMean: "mean", ClaimedSummary: "summary"}
+#: The kinds of releases, by the names of their statistics.
+_RELEASES: dict[str, type[Release]] = {
+    FrechetMean.kind: Release,
+    ClaimedSummary.kind: Release,
+    Coverage.kind: CoverageRelease,
+    ProjectedMean.kind: ProjectedRelease,
+}
 
 
 class _InvalidField(ValueError):
@@ -620,7 +794,7 @@ _STORED: dict[str, _Requirement] = {
     **dict.fromkeys(("epsilon", "delta", "rho", "mu", "radius"), _or_null(_POSITIVE)),
     "tolerance": _Requirement("a number from 0 on", lambda value: _is_positive(value) or (value == 0 and value is not False)),
     "mechanism": _Requirement(f"one of {', '.join(_MECHANISMS)}", lambda value: isinstance(value, str) and value in _MECHANISMS),
-    "summary": _Requirement("mean or summary", lambda value: value in _KINDS.values()),
+    "summary": _Requirement(f"one of {', '.join(_RELEASES)}", lambda value: value in _RELEASES),
     "bound": _or_null(_Requirement(f"one of {', '.join(get_args(Bound))}", lambda value: value in get_args(Bound))),
     "numerics": _Requirement(f"{EXACT} or {SIMULATED}", lambda value: value in (EXACT, SIMULATED)),
     "n": _or_null(_WHOLE),
@@ -648,8 +822,10 @@ def _first_invalid(stored: dict[str, Any]) -> str | None:
         return f"its grid must be {_POSITIVE.words} if its numerics are {EXACT} and null otherwise"
     if (stored["dataset"] is None) != (stored["charge"] is None):
         return "its dataset and its charge go together"
-    if stored["summary"] == "mean" and None in (stored["n"], stored["bound"], stored["radius"]):
+    if stored["summary"] == FrechetMean.kind and None in (stored["n"], stored["bound"], stored["radius"]):
         return "its n, its bound and its radius belong to a mean"
+    if stored["summary"] == Coverage.kind and None in (stored["n"], stored["radius"]):
+        return "its n and its radius belong to a coverage"
     return None
 
 
@@ -657,13 +833,9 @@ def _restored(stored: dict[str, Any]) -> Release:
     manifold = parse_manifold(stored["manifold"])
     privacy = privacy_of(*(stored[name] for name in ("epsilon", "delta", "rho", "mu")))
     ball = None if stored["radius"] is None else Ball(manifold, stored["center"], stored["radius"])
-    statistic: FrechetMean | ClaimedSummary
-    if stored["summary"] == "mean":
-        assert ball is not None
-        statistic = FrechetMean(ball, stored["bound"])
-    else:
-        statistic = ClaimedSummary(manifold, stored["sensitivity"], ball)
-    value = _stored_point(stored["value"], manifold)
+    statistic = _stored_statistic(stored, manifold, ball)
+    value = _stored_point(stored["value"], Euclidean(2) if isinstance(statistic, Coverage) else manifold)
+    vector = _stored_point(stored["vector"], statistic.codomain) if isinstance(statistic, ProjectedMean) else None
     kind, family = _MECHANISMS[stored["mechanism"]]
     cost = _stored_cost(stored)
     noise: Mechanism
@@ -671,11 +843,12 @@ def _restored(stored: dict[str, Any]) -> Release:
         assert ball is not None
         noise = TangentMechanism(stored["scale"], family, cost, ball, stored["projected"])
     else:
-        noise = IntrinsicMechanism(stored["scale"], family, cost, manifold, ball, stored["projected"])
+        noise = IntrinsicMechanism(stored["scale"], family, cost, statistic.codomain, statistic.ball, stored["projected"])
         _check_law(noise)
     _check_consistent(stored, statistic, privacy, noise)
-    return Release(
+    return _RELEASES[stored["summary"]](
         value=value,
+        vector=vector,
         privacy=privacy,
         noise=noise,
         statistic=statistic,
@@ -687,9 +860,17 @@ def _restored(stored: dict[str, Any]) -> Release:
     )
 
 
-def _check_consistent(
-    stored: dict[str, Any], statistic: FrechetMean | ClaimedSummary, privacy: Privacy, noise: Mechanism
-) -> None:
+def _stored_statistic(stored: dict[str, Any], manifold: Manifold, ball: Ball | None) -> Statistic:
+    match stored["summary"]:
+        case ClaimedSummary.kind:
+            return ClaimedSummary(manifold, stored["sensitivity"], ball)
+        case ProjectedMean.kind:
+            return ProjectedMean(manifold)
+    assert ball is not None
+    return Coverage(ball) if stored["summary"] == Coverage.kind else FrechetMean(ball, stored["bound"])
+
+
+def _check_consistent(stored: dict[str, Any], statistic: Statistic, privacy: Privacy, noise: Mechanism) -> None:
     """Compare what is stored with what follows from the rest: the sensitivity, the cost of the noise, and the privacy."""
     apart, ball = stored["sensitivity"] + 2.0 * stored["tolerance"], statistic.ball
     if isinstance(noise, TangentMechanism):

@@ -57,14 +57,16 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     help="Release summaries of data on curved spaces with differential privacy.",
 )
+app.command()(releasing.demo)
+app.command()(releasing.ball)
 app.command()(releasing.mean)
+app.command()(releasing.coverage)
 app.command(name="plan")(plan_command)
 app.add_typer(budget, name="budget")
 app.command(name="audit")(evidence.audit_command)
 app.command()(releasing.check)
 app.command()(releasing.layouts)
 app.command()(evidence.study)
-app.command()(releasing.demo)
 
 
 def _usage(error: Any) -> str:

@@ -18,6 +18,15 @@ MANIFOLDS = (
     "PlanarShapes(landmarks) or Product(...)"
 )
 
+FileArgument = Annotated[
+    Path,
+    typer.Argument(help="Records: .npy, .npz, .csv or .parquet, one record a row; a mean with --dask also .zarr or a directory."),
+]
+OptionalLedgerOption = Annotated[
+    str | None, typer.Option("--ledger", help="Budget to charge: sqlite:///FILE or postgresql+psycopg://...")
+]
+DatasetOption = Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")]
+OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Also write the release as JSON to this file.")]
 ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help=f"Where the records live: {MANIFOLDS}.")]
 RadiusOption = Annotated[
     float, typer.Option("--radius", "-r", help="Public radius of the ball. Choose it without looking at the data.")

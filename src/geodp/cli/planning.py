@@ -42,6 +42,9 @@ def plan_command(
     solve: Annotated[
         str, typer.Option("--solve", help="With --records and --error: the number to find, epsilon, rho or mu.")
     ] = "epsilon",
+    releases: Annotated[
+        int | None, typer.Option("--releases", help="How many such releases are intended: which budget they need.")
+    ] = None,
     mechanism: MechanismOption = "auto",
     law: LawOption = None,
     bound: BoundOption = "sharp",
@@ -79,6 +82,7 @@ def plan_command(
             error=error,
             quantile=quantile,
             solve=cast(Any, solve),
+            releases=releases,
             mechanism=cast(Any, mechanism),
             law=cast(Any, law),
             bound=cast(Any, bound),

@@ -14,14 +14,18 @@ from geodp.cli.options import (
     BoundOption,
     CenterOption,
     ColumnsOption,
+    DatasetOption,
     DeltaOption,
     EpsilonOption,
+    FileArgument,
     HeaderOption,
     LawOption,
     LayoutOption,
     ManifoldOption,
     MechanismOption,
     MuOption,
+    OptionalLedgerOption,
+    OutOption,
     RadiusOption,
     RhoOption,
     ball_of,
@@ -31,10 +35,7 @@ from geodp.files.writing import check_place, write_whole
 
 
 def mean(
-    file: Annotated[
-        Path,
-        typer.Argument(help="Records: .npy, .npz, .csv or .parquet, one record a row; with --dask also .zarr or a directory."),
-    ],
+    file: FileArgument,
     manifold: ManifoldOption,
     radius: RadiusOption,
     epsilon: EpsilonOption = None,
@@ -48,11 +49,9 @@ def mean(
     mechanism: MechanismOption = "auto",
     law: LawOption = None,
     bound: BoundOption = "sharp",
-    ledger: Annotated[
-        str | None, typer.Option("--ledger", help="Budget to charge: sqlite:///FILE or postgresql+psycopg://...")
-    ] = None,
-    dataset: Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write the release as JSON to this file.")] = None,
+    ledger: OptionalLedgerOption = None,
+    dataset: DatasetOption = None,
+    out: OutOption = None,
     dask: Annotated[
         str | None,
         typer.Option("--dask", help="Compute with Dask, block by block: local, or the address of a cluster, tcp://host:port."),
@@ -79,8 +78,7 @@ def mean(
         privacy_of(epsilon, delta, rho, mu)  # a mistake in it is said before the file is read
         if out is not None:
             check_place(out)
-        if (ledger is None) != (dataset is None):
-            raise ValueError("--ledger and --dataset go together: give both or neither")
+        check_account(ledger, dataset)
         book = Ledger(ledger) if ledger is not None else None
         if dask is None:
             x = read_records(file, ball.manifold, columns=columns, layout=layout, header=header)
@@ -101,11 +99,7 @@ def mean(
                 dataset=dataset,
                 progress=progress,
             )
-        try:
-            if out is not None:
-                write_whole(out, f"{release.to_json()}\n".encode())
-        finally:  # the budget is spent: neither a full disk nor a closed pipe may take both copies of the value
-            print(release.to_json() if as_json else release)
+        show_release(release, out, as_json)
 
 
 def _dask() -> Any:
@@ -114,6 +108,104 @@ def _dask() -> Any:
     except ImportError:
         raise ValueError("--dask needs Dask, which is not installed: pip install 'geodp[dask]'") from None
     return dask_files
+
+
+def ball(
+    file: FileArgument,
+    manifold: ManifoldOption,
+    radius: Annotated[
+        float | None,
+        typer.Option("--radius", "-r", help="A wide public radius to start from, such as 30; leave it out on compact spaces."),
+    ] = None,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    rho: RhoOption = None,
+    mu: MuOption = None,
+    center: CenterOption = "origin",
+    columns: ColumnsOption = None,
+    layout: LayoutOption = "auto",
+    header: HeaderOption = None,
+    ledger: OptionalLedgerOption = None,
+    dataset: DatasetOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find a ball that holds most of the records, privately: the centre and radius that `geodp mean` wants.
+
+    Example: **geodp ball tensors.csv --manifold "SPD(3)" --radius 30 --epsilon 0.2**
+
+    On spaces without positive curvature give a wide radius: 30 on matrices is a factor of 1e13 either way. On spheres, rotations,
+    subspaces and shapes nothing need be known. The output is public from then on; what it spent adds to what a mean spends.
+    """
+    with one_sentence():
+        from geodp.files import parse_manifold, read_records
+        from geodp.finding import private_ball
+        from geodp.privacy.ledger import Ledger
+        from geodp.privacy.notions import privacy_of
+
+        space = parse_manifold(manifold)
+        outer = space if radius is None else ball_of(manifold, center, radius, layout)
+        privacy_of(epsilon, delta, rho, mu)
+        if out is not None:
+            check_place(out)
+        check_account(ledger, dataset)
+        book = Ledger(ledger) if ledger is not None else None
+        x = read_records(file, space, columns=columns, layout=layout, header=header)
+        release = private_ball(x, outer, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
+        show_release(release, out, as_json)
+
+
+def coverage(
+    file: FileArgument,
+    manifold: ManifoldOption,
+    radius: RadiusOption,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    rho: RhoOption = None,
+    mu: MuOption = None,
+    center: CenterOption = "origin",
+    columns: ColumnsOption = None,
+    layout: LayoutOption = "auto",
+    header: HeaderOption = None,
+    ledger: OptionalLedgerOption = None,
+    dataset: DatasetOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How many records are valid, and how many are in the ball: noisy counts that may be published.
+
+    Example: **geodp coverage tensors.csv --manifold "SPD(3)" --radius 1.5 --epsilon 0.05**
+    """
+    with one_sentence():
+        from geodp.files import read_records
+        from geodp.privacy.ledger import Ledger
+        from geodp.privacy.notions import privacy_of
+        from geodp.release import private_coverage
+
+        place = ball_of(manifold, center, radius, layout)
+        privacy_of(epsilon, delta, rho, mu)
+        if out is not None:
+            check_place(out)
+        check_account(ledger, dataset)
+        book = Ledger(ledger) if ledger is not None else None
+        x = read_records(file, place.manifold, columns=columns, layout=layout, header=header)
+        release = private_coverage(x, place, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
+        show_release(release, out, as_json)
+
+
+def check_account(ledger: str | None, dataset: str | None) -> None:
+    """A sentence if only one of the two is given."""
+    if (ledger is None) != (dataset is None):
+        raise ValueError("--ledger and --dataset go together: give both or neither")
+
+
+def show_release(release: Any, out: Path | None, as_json: bool) -> None:
+    """Write and print a release. The budget is spent: neither a full disk nor a closed pipe may take both copies of it."""
+    try:
+        if out is not None:
+            write_whole(out, f"{release.to_json()}\n".encode())
+    finally:
+        print(release.to_json() if as_json else release)
 
 
 def layouts() -> None:

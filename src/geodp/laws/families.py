@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
+from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
 
 from geodp.inputs import Array, real_number
@@ -123,7 +124,15 @@ class Law(ABC):
 
     def mean_radius(self, most: float = math.inf) -> float:
         """The mean distance from the centre; distances above ``most`` count as that."""
-        return self._profile.integral(lambda radius: np.minimum(radius, most)) / self._profile.integral()
+        mean = self._profile.integral(lambda radius: radius) / self._profile.integral()
+        if most >= self._profile.edges[-1]:
+            return mean
+        # the integral, up to there, of the chance to be farther: smooth, where the minimum itself has a kink
+        edges = np.unique(np.concatenate([self._profile.edges[self._profile.edges < most], [0.0, most]]))
+        nodes, weights = legendre.leggauss(12)
+        widths = np.diff(edges)[:, None]
+        beyond = 1.0 - np.asarray(self.radius_cdf(edges[:-1, None] + 0.5 * widths * (nodes + 1.0)))
+        return min(mean, float((0.5 * widths * weights * beyond).sum()))
 
     # ------------------------------------------------------------------ computed once, when first needed
 

@@ -87,9 +87,8 @@ class Candidate:
                 "Gaussian noise has no pure epsilon: give a delta with it, or a rho or a mu, or use law='laplace'",
             )
         if ratio is None:
-            raise Unsuitable(
-                f"{self.name} noise is not known to keep {self.privacy.words}: use mechanism='tangent', law='gaussian'"
-            )
+            remedy = "ask for rho, or for epsilon" if self.hidden.tangent_sensitivity is None else "use tangent Gaussian noise"
+            raise Unsuitable(f"{self.name} noise is not known to keep {self.privacy.words}: {remedy}")
         return ratio
 
     @property

@@ -97,7 +97,7 @@ class IntrinsicMechanism(Mechanism):
         if shrunk <= 0.0 or (self.family == "gaussian" and self.space.volume_entropy > 0.0):
             return math.inf
         flat = FlatNoise(self.space.dim, self.scale / shrunk, self.family)
-        return self._slack * flat.expected(lambda length: length)
+        return self._slack * flat.mean_length()
 
     def error_quantile(self, q: float) -> float:
         return min(self._slack * float(self.law.radius_quantile(q)), self._farthest)

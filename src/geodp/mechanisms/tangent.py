@@ -96,7 +96,15 @@ class TangentMechanism(Mechanism):
             coordinates = np.where(wrong[:, None], 0.75 * coordinates, coordinates)
 
     def expected_error(self) -> float:
-        return self.noise.expected(self._bound)
+        if self.into_ball:
+            stretch = self._stretch_in_ball
+            return stretch * self.noise.mean_length(2.0 * self.ball.reach / stretch)
+        return self.noise.expected(self._bound) * (1.0 + 1e-4)  # more than the quadrature errs by
+
+    @property
+    def _stretch_in_ball(self) -> float:
+        """By how much ``exp`` stretches at most, in the ball."""
+        return float(sinhc(np.array(math.sqrt(-self.manifold.lowest_curvature) * self.ball.reach)))
 
     def quick_error(self) -> float:
         return self.expected_error()
@@ -108,7 +116,7 @@ class TangentMechanism(Mechanism):
         """How far a draw may be from its value if the noise has this length."""
         radius, bend = self.ball.reach, math.sqrt(-self.manifold.lowest_curvature)
         if self.into_ball:
-            return np.minimum(length * sinhc(np.array(bend * radius)), 2.0 * radius)
+            return np.minimum(length * self._stretch_in_ball, 2.0 * radius)
         with np.errstate(over="ignore"):
             far = np.minimum(length * sinhc(bend * (radius + length)), 2.0 * radius + length)
         return np.minimum(far, self.manifold.diameter)

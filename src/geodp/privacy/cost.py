@@ -1,8 +1,8 @@
 r"""What a release costs: its whole privacy curve, and the noise that a given amount of privacy affords.
 
 A :class:`Cost` bounds everything anyone can learn about whether one data set or a neighbour of it was used. Every number is on
-the safe side: what bounds a loss is rounded up. :func:`compose` adds costs, :func:`affordable` goes the other way, from an amount
-of privacy to the largest parameter of a family of costs.
+the safe side: what bounds a loss is rounded up. :func:`compose` adds costs. :func:`laplace_ratio`, :func:`gaussian_shift`,
+:func:`pure_epsilon` and :func:`concentrated_rho` go the other way, from an amount of privacy to the noise that it affords.
 """
 
 from __future__ import annotations

@@ -72,7 +72,11 @@ class PureDP(Privacy):
 @final
 @dataclass(frozen=True)
 class ApproximateDP(Privacy):
-    """``(epsilon, delta)``-differential privacy."""
+    """``(epsilon, delta)``-differential privacy.
+
+    >>> print(ApproximateDP(1.0, 1e-6))
+    epsilon = 1, delta = 1e-06
+    """
 
     epsilon: float
     delta: float
@@ -93,7 +97,11 @@ class ApproximateDP(Privacy):
 @final
 @dataclass(frozen=True)
 class ZeroConcentratedDP(Privacy):
-    """``rho``-zero-concentrated differential privacy (Bun and Steinke 2016)."""
+    """``rho``-zero-concentrated differential privacy (Bun and Steinke 2016).
+
+    >>> print(ZeroConcentratedDP(0.05))
+    rho = 0.05
+    """
 
     rho: float
     words = "zero-concentrated differential privacy"
@@ -109,7 +117,11 @@ class ZeroConcentratedDP(Privacy):
 @final
 @dataclass(frozen=True)
 class GaussianDP(Privacy):
-    """``mu``-Gaussian differential privacy (Dong, Roth and Su 2022)."""
+    """``mu``-Gaussian differential privacy (Dong, Roth and Su 2022).
+
+    >>> print(GaussianDP(0.3))
+    mu = 0.3
+    """
 
     mu: float
     words = "Gaussian differential privacy"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -26,6 +26,13 @@ class Coverage:
     """
 
     domain: Ball
+
+    kind: ClassVar[str] = "coverage"
+    words: ClassVar[str] = "the two counts"
+
+    @property
+    def place(self) -> Ball:
+        return self.domain
 
     @property
     def codomain(self) -> Manifold:
@@ -98,6 +105,13 @@ class TangentMean:
     """
 
     domain: Ball
+
+    kind: ClassVar[str] = "tangent mean"
+    words: ClassVar[str] = "the mean of the normal coordinates"
+
+    @property
+    def place(self) -> Ball:
+        return self.domain
 
     @property
     def codomain(self) -> Manifold:

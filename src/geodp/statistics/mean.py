@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -105,6 +105,13 @@ class FrechetMean:
 
     ball: Ball
     bound: Bound = "sharp"
+
+    kind: ClassVar[str] = "mean"
+    words: ClassVar[str] = "the mean of the clipped records"
+
+    @property
+    def place(self) -> Ball:
+        return self.ball
 
     @property
     def codomain(self) -> Manifold:

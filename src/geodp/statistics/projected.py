@@ -25,6 +25,11 @@ class ProjectedMean:
 
     domain: Manifold
     kind: ClassVar[str] = "projected mean"
+    words: ClassVar[str] = "the projected mean"
+
+    @property
+    def place(self) -> Manifold:
+        return self.domain
 
     @property
     def embedding(self) -> Embedding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import ClassVar, Protocol, final
 
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
@@ -11,6 +11,14 @@ from geodp.manifolds.ball import Ball
 
 class Statistic(Protocol):
     """A deterministic summary of private records that lives on a manifold. All it says here is public."""
+
+    #: Its name on receipts, and what an error is an error of.
+    kind: ClassVar[str]
+    words: ClassVar[str]
+
+    @property
+    def place(self) -> Ball | Manifold:
+        """Where the records are: the public ball, or the manifold if there is none."""
 
     @property
     def codomain(self) -> Manifold:
@@ -42,6 +50,13 @@ class ClaimedSummary:
     codomain: Manifold
     claim: float
     ball: Ball | None = None
+
+    kind: ClassVar[str] = "summary"
+    words: ClassVar[str] = "your summary"
+
+    @property
+    def place(self) -> Ball | Manifold:
+        return self.ball or self.codomain
 
     @property
     def tolerance(self) -> float:
