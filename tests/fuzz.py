@@ -22,6 +22,7 @@ import logging
 import math
 import os
 import pickle
+import re
 import resource
 import signal
 import sqlite3
@@ -47,7 +48,23 @@ sys.path.insert(0, str(Path(__file__).parent))
 from cases import MANIFOLDS, random_points
 from test_no_leaks import NUMBERS, SECRET, is_silent
 
-from geodp import Ball, Gaussian, Laplace, Ledger, Manifold, Release, frechet_mean, plan, private_mean, sensitivity
+from geodp import (
+    ApproximateDP,
+    Ball,
+    Gaussian,
+    GaussianDP,
+    Laplace,
+    Ledger,
+    Manifold,
+    PureDP,
+    Release,
+    ZeroConcentratedDP,
+    frechet_mean,
+    plan,
+    private_mean,
+    private_summary,
+    sensitivity,
+)
 from geodp.files import layouts, parse_center, parse_manifold, read_records
 from geodp.manifolds.registry import forms
 
@@ -389,6 +406,37 @@ def check_curator_with_arrays(case: tuple[Records, Any, Any]) -> None:
         raise Broken("the mean is no point")
     if given_records.well_formed and tolerance is None and weights is None and mean.refusal is not None:
         raise Broken(f"no mean: {mean.refusal}")
+
+
+def check_summary(case: tuple[Records, Any, dict[str, Any], Any]) -> None:
+    """Two summaries with the same public parameters: whatever is said of them is the same, unless one is no point."""
+    given_records, claim, asked, radius = case
+    manifold = given_records.manifold
+    said = []
+    for which in (0, 1):
+        x = given_records.make(which)
+        value = x[0] if isinstance(x, np.ndarray) and x.ndim and len(x) else x
+        outcome = attempt(lambda value=value: private_summary(value, manifold, sensitivity=claim, radius=radius, **asked))
+        if outcome.refusal is None and isinstance(value, np.ma.MaskedArray):
+            raise Broken("a mask was ignored")
+        if outcome.refusal is None:
+            said.append(check_release(outcome.value))
+        elif not re.search(r"is not a point of|is not within", outcome.refusal):
+            said.append({"refusal": outcome.refusal})
+    if len(said) == 2 and said[0] != said[1]:
+        raise Broken(f"what is said depends on the value: {said}")
+
+
+def check_notions(case: tuple[Any, Any, Any, Any]) -> None:
+    epsilon, delta, rho, mu = case
+    attempt(lambda: PureDP(epsilon))
+    attempt(lambda: ApproximateDP(epsilon, delta))
+    attempt(lambda: ZeroConcentratedDP(rho))
+    attempt(lambda: GaussianDP(mu))
+    for asked in ({"epsilon": epsilon, "delta": delta}, {"rho": rho}, {"mu": mu}, {"epsilon": epsilon, "rho": rho}):
+        planned = attempt(lambda asked=asked: plan(a_ball(MANIFOLDS[3]), 30, **asked))
+        if planned.refusal is None and not planned.value.cost.meets(planned.value.privacy):
+            raise Broken(f"a plan that costs {planned.value.cost}")
 
 
 def check_estimator(case: Records) -> None:
@@ -850,6 +898,13 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     | manifold_texts.filter(lambda text: len(text) < 200),
     "radius": st.sampled_from(["0.5"] * 6 + ["0", "-1", "nan", "inf", "2", "1e-300", "x"]),
     "epsilon": st.sampled_from(["2"] * 6 + ["0", "-1", "nan", "inf", "1e-300", "1e300", "x", "0.1", "1e10"]),
+    "delta": st.sampled_from(["1e-6"] * 4 + ["0", "1", "-1e-6", "nan", "1e-300", "x"]),
+    "rho": st.sampled_from(["0.1"] * 4 + ["0", "-1", "nan", "inf", "1e-300", "1e300", "x"]),
+    "mu": st.sampled_from(["0.5"] * 4 + ["0", "-1", "nan", "inf", "1e-300", "1e300", "x"]),
+    "mechanism": st.sampled_from(["auto", "auto", "intrinsic", "tangent", "ambient", ""]),
+    "law": st.sampled_from(["laplace", "gaussian", "cauchy", ""]),
+    "compose": st.sampled_from(["plain", "rho", "sum", "x", ""]),
+    "solve": st.sampled_from(["epsilon", "rho", "mu", "delta", ""]),
     "center": st.sampled_from(["origin"] * 4 + ["secret.npy", "good.csv", "[0, 0, 1]"])
     | center_texts.filter(lambda text: len(text) < 500),
     "columns": st.sampled_from(["0,1,2"] * 4 + ["2, 1, 0", "0", "0,0,0", "9", "-1", "x, y, z", "", ","]),
@@ -1007,6 +1062,18 @@ SURFACES: dict[str, Surface] = {
         check_release_of_arrays,
         15,
     ),
+    "summaries": Surface(
+        st.tuples(
+            records(small),
+            st.sampled_from([0.01, 0.1]) | odd_numbers,
+            st.sampled_from([{"epsilon": 50.0}, {"epsilon": 1.0, "delta": 1e-6}, {"rho": 1.0}, {"mu": 1.0}])
+            | st.fixed_dictionaries({}, optional=dict.fromkeys(("epsilon", "delta", "rho", "mu"), odd_numbers)),
+            st.none() | st.none() | st.just(1.0) | odd_numbers,
+        ),
+        check_summary,
+        5,
+    ),
+    "notions": Surface(st.tuples(odd_numbers, odd_numbers, odd_numbers, odd_numbers), check_notions, 2),
     "curator": Surface(st.tuples(records(), _tolerances, _weights), check_curator_with_arrays, 10),
     "estimator": Surface(records(), check_estimator, 4),
     "geometry": Surface(st.tuples(st.sampled_from(GEOMETRY), records(), st.integers(0, 100)), check_geometry, 20),

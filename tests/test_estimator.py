@@ -116,7 +116,8 @@ def test_every_fit_draws_anew() -> None:
 
 def test_parameters_can_be_read_set_and_cloned() -> None:
     model = PrivateFrechetMean(SPD(2), center=np.eye(2), radius=0.7, epsilon=2.0)
-    assert {"manifold", "center", "radius", "epsilon", "ledger", "dataset"} == model.get_params().keys()
+    public = {"manifold", "center", "radius", "epsilon", "delta", "rho", "mu", "mechanism", "law", "ledger", "dataset"}
+    assert public == model.get_params().keys()
     copy = clone(model)
     assert (copy.manifold, copy.radius, copy.epsilon) == (SPD(2), 0.7, 2.0)
     assert not hasattr(copy, "location_")

@@ -226,7 +226,8 @@ def changed(**fields: object) -> dict[str, object]:
     [
         *((changed(**{name: bad}), f"its {name} must be a positive and finite number")
           for name in ("epsilon", "sensitivity", "scale") for bad in (math.nan, math.inf, -1.0, 0, True, 10**400)),
-        *((changed(tolerance=bad), "its tolerance must be a number from 0 on") for bad in (math.nan, math.inf, -1.0, True, False, 10**400)),
+        *((changed(tolerance=bad), "its tolerance must be a number from 0 on")
+          for bad in (math.nan, math.inf, -1.0, True, False, 10**400)),
         (changed(grid=None), "its grid must be a positive and finite number if its numerics are exact and null otherwise"),
         *((changed(grid=bad), "its grid must be a positive") for bad in (0.0, -1.0, math.nan, math.inf, "1")),
         (changed(numerics="simulated", private=False), "its grid must be a positive .* and null otherwise"),
@@ -238,7 +239,7 @@ def changed(**fields: object) -> dict[str, object]:
         (changed(bound=["sharp"]), "its bound must be one of sharp, reimherr2021"),
         *((changed(**{name: bad}), f"its {name} must be a line of text")
           for name in ("neighbours", "geodp") for bad in (None, 1, "", "two\nlines", "\ud800")),
-        *((changed(mechanism=bad), "its mechanism must be one of Riemannian Laplace, Riemannian Gaussian, tangent Laplace, tangent G")
+        *((changed(mechanism=bad), "its mechanism must be one of Riemannian Laplace, Riemannian Gaussian, tangent L")
           for bad in (None, 1, "", "Laplace", "two\nlines", "\ud800", ["tangent Laplace"])),
         (changed(projected=1), "its projected must be true or false"),
         (changed(dataset="d"), "its dataset and its charge go together"),

@@ -25,8 +25,8 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     *Public*: all parameters, the manifold, the ball, and the number of rows and columns of ``X``. *Private*: the values in ``X``.
     *Neighbours*: data sets of the same size that differ by replacing one row. Each :meth:`fit` is one release by
-    :func:`geodp.private_mean`, whose docstring names the theorems. Fits add up: two of them, such as those of a cross-validation,
-    spend twice the privacy.
+    :func:`geodp.private_mean`. *Theorem*: as there, see :mod:`geodp.mechanisms.intrinsic` and :mod:`geodp.mechanisms.tangent`.
+    Fits add up: two of them, such as those of a cross-validation, spend twice the privacy.
 
     Parameters
     ----------

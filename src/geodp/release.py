@@ -482,7 +482,9 @@ def private_summary(
     if not _is_line(neighbours):
         raise ValueError("neighbours must be a line of text that says who they are")
     measurement = Measurement(statistic, 1, privacy, mechanism, law, neighbours=neighbours)
-    point = computed(lambda: _one_point(value, statistic, measurement.noise))
+    refuse_mask(value, "the value")
+    array = _one_array(value, manifold)
+    point = computed(lambda: _one_point(array, statistic, measurement.noise))
     account.check_open()
     return _release(measurement, lambda: point, account, simulate)
 
@@ -590,14 +592,19 @@ def _summary_ball(manifold: Manifold, base: ArrayLike | None, radius: float | No
     return Ball(manifold, manifold.origin if base is None else base, radius)
 
 
-def _one_point(value: ArrayLike, statistic: ClaimedSummary, noise: Mechanism) -> Array:
-    """The point that the value stands for. It is private: no sentence tells a number of it."""
-    manifold, ball = statistic.codomain, statistic.ball
+def _one_array(value: ArrayLike, manifold: Manifold) -> Array:
+    """The value as floats of the shape of a point; nothing else is looked at."""
     with only_the_kind():
         array = np.asarray(value)
     point = manifold.read(array, "the value")
     if point.shape != manifold.point_shape:
         raise ValueError(f"the value has shape {point.shape}, but one point of {manifold} has shape {manifold.point_shape}")
+    return point
+
+
+def _one_point(point: Array, statistic: ClaimedSummary, noise: Mechanism) -> Array:
+    """The point that the value stands for. It is private: no sentence tells a number of it."""
+    manifold, ball = statistic.codomain, statistic.ball
     wrong = ValueError(f"the value is not a point of {manifold}: manifold.check_point(value) tells you, and only you, why")
     if not manifold.valid(point):
         raise wrong

@@ -91,6 +91,14 @@ class Candidate:
             raise Unsuitable(f"{self.name} noise is not known to keep {self.privacy.words}: {remedy}")
         return ratio
 
+    @property
+    def keeps_notion(self) -> bool:
+        """Whether there is any scale with which it keeps an amount of this notion of privacy."""
+        try:
+            return self.ratio > 0.0
+        except Unsuitable:
+            return False
+
     def _tangent_ratio(self) -> float | None:
         return laplace_ratio(self.privacy, self.hidden.manifold.dim) if self.family == "laplace" else gaussian_shift(self.privacy)
 
@@ -115,6 +123,9 @@ class Candidate:
                 raise Unsuitable(
                     f"tangent noise on {self.hidden.manifold} needs a public base point and a radius about it that holds the "
                     "value: give base= and radius="
+                    if math.isinf(self.hidden.manifold.injectivity_radius)
+                    else f"there is no tangent noise for a summary on {self.hidden.manifold}, where it cannot be claimed to be "
+                    "in a ball: give an epsilon or a rho"
                 )
             sensitivity = self.hidden.tangent_sensitivity
         scale = sensitivity / self.ratio * (1.0 + 8.0 * EPSILON)
@@ -188,9 +199,8 @@ def _chosen(hidden: Hidden, privacy: Privacy, mechanism: MechanismName, law: Fam
     ]
     usable = [candidate.mechanism for candidate in asked if candidate.refusal is None]
     if not usable:
-        reasons = [candidate.refusal for candidate in asked if candidate.refusal is not None]
-        # the first is about Laplace noise on the manifold, or about the one mechanism asked for
-        raise ValueError(reasons[0])
+        # the reason of a mechanism that keeps this notion of privacy says more than that another does not
+        raise ValueError(max(asked, key=lambda candidate: candidate.keeps_notion).refusal)
     return least_error(usable)
 
 

@@ -536,7 +536,7 @@ def _guess(kind: str, privacy: Privacy, dim: int | None) -> float:
             return max(flat, privacy.epsilon * (1.0 + 1e-9))
         case ApproximateDP():
             # delta falls like exp(-(epsilon/mu)^2 / 2)
-            mu = privacy.epsilon / math.sqrt(2.0 * math.log(2.0 / privacy.delta) + privacy.epsilon)
+            mu = min(privacy.epsilon / math.sqrt(2.0 * math.log(2.0 / privacy.delta) + privacy.epsilon), 1e150)
             return {GaussianCost.kind: mu, ConcentratedCost.kind: 0.5 * mu**2}.get(kind, privacy.epsilon)
         case ZeroConcentratedDP():
             scale = 2.0 * privacy.rho * (dim or 1)

@@ -62,7 +62,7 @@ class PureDP(Privacy):
     words = "pure differential privacy"
 
     def __post_init__(self) -> None:
-        _check_positive(self.epsilon, "epsilon")
+        _set_positive(self, "epsilon")
 
     @property
     def size(self) -> float:
@@ -83,7 +83,8 @@ class ApproximateDP(Privacy):
     words = "approximate differential privacy"
 
     def __post_init__(self) -> None:
-        _check_positive(self.epsilon, "epsilon")
+        _set_positive(self, "epsilon")
+        object.__setattr__(self, "delta", real_number(self.delta, "delta"))
         if not 0.0 < self.delta < 1.0:
             remedy = ": for pure differential privacy leave it out" if self.delta == 0.0 else ""
             raise ValueError(f"delta must be above 0 and below 1 but is {self.delta:g}{remedy}")
@@ -106,7 +107,7 @@ class ZeroConcentratedDP(Privacy):
     words = "zero-concentrated differential privacy"
 
     def __post_init__(self) -> None:
-        _check_positive(self.rho, "rho")
+        _set_positive(self, "rho")
 
     @property
     def size(self) -> float:
@@ -126,7 +127,7 @@ class GaussianDP(Privacy):
     words = "Gaussian differential privacy"
 
     def __post_init__(self) -> None:
-        _check_positive(self.mu, "mu")
+        _set_positive(self, "mu")
 
     @property
     def size(self) -> float:
@@ -163,6 +164,9 @@ def privacy_of(epsilon: Any = None, delta: Any = None, rho: Any = None, mu: Any 
             raise ValueError(f"give exactly one of epsilon, epsilon and delta, rho, or mu: given were {listed}")
 
 
-def _check_positive(value: float, name: str) -> None:
+def _set_positive(privacy: Privacy, name: str) -> None:
+    """Make a number of the notion a float, or say what is wrong with it."""
+    value = real_number(getattr(privacy, name), name)
     if not 0.0 < value < math.inf:
         raise ValueError(f"{name} must be positive and finite but is {value}")
+    object.__setattr__(privacy, name, value)
