@@ -20,6 +20,8 @@ from geodp.statistics.sensitivity import Bound, sensitivity
 
 #: Secant pairs the solver remembers.
 _MEMORY = 6
+#: In balls so wide that no tolerance like this can be promised, the solver goes on to it all the same, if the records let it.
+_FINE = 1e-7
 #: A safeguard that no data set reaches: the error bound of the default tolerance is met after a few passes.
 _MOST_PASSES = 100_000
 
@@ -61,7 +63,8 @@ def frechet_mean(
         The public ball; records outside it are moved to its boundary first, see :meth:`Ball.clip`.
     tolerance
         The largest acceptable ``error_bound``. By default :func:`default_tolerance`, a function of the ball alone which
-        every data set meets. A smaller one that float64 cannot meet is a ``ValueError``.
+        every data set meets; where that is coarse, because the ball is so wide that logarithms across it have few digits, the
+        iteration goes on to what the records themselves allow. A smaller one that float64 cannot meet is a ``ValueError``.
     weights
         Non-negative weights of the records, ``(n,)``; equal by default.
     progress
@@ -190,6 +193,8 @@ class _State(NamedTuple):
     gamma: float
     energy: float
     bound: float
+    rounding: float  # of the gradient, for the records met
+    reach: float  # distance of the farthest record
 
 
 class _Solver:
@@ -225,13 +230,27 @@ class _Solver:
                 self._remember(state, trial)
             stalled = 0 if trial.gamma < 0.7 * self.lowest else stalled + 1
             state = trial
+        if tolerance is None:
+            state = self._refined(state)
         return MeanResult(state.point, state.bound, self.passes)
+
+    def _refined(self, state: _State) -> _State:
+        """On from a point that meets the tolerance of a wide ball, as far as the records allow: nothing here may fail."""
+        while state.bound > _FINE and state.gamma > state.rounding:
+            try:
+                trial = self._advance(state)
+            except np.linalg.LinAlgError:  # a point whose floats are past all digits
+                break
+            if not trial.bound < 0.9 * state.bound:
+                break
+            state = trial
+        return state
 
     def _advance(self, state: _State) -> _State:
         """An accelerated step, shortened until it proves itself, or else the gradient step."""
         step = self._accelerated(state)
         length = float(self.manifold.raw_norm(state.point, step))
-        safe = state.gamma / self._steepest()
+        safe = state.gamma / self._steepest(state)
         while math.isfinite(length):
             taken = min(length, self.trust)
             trial = self._move(state, step if taken == length else step * (taken / length))
@@ -243,16 +262,21 @@ class _Solver:
                 break
         self.trust = max(self.trust, 2.0 * safe)
         self.history.clear()  # secants that have misled would again
-        return self._move(state, state.gradient / self._steepest())
+        return self._move(state, state.gradient / self._steepest(state))
 
     def _proves_itself(self, state: _State, trial: _State) -> bool:
         """The energy fell as much as a gradient step must lower it; or the gradient did, where it says how far the mean is."""
         certified = trial.bound < 1.99 * self.ball.reach and trial.gamma <= self.slow * self.lowest
-        return certified or trial.energy < state.energy - 0.25 * state.gamma**2 / self._steepest()
+        return certified or trial.energy < state.energy - 0.25 * state.gamma**2 / self._steepest(state)
 
-    def _steepest(self) -> float:
-        """An upper bound on the Hessian of ``F`` wherever a gradient step may pass: the inverse of a safe step."""
-        length = 4.0 * self.ball.reach * math.sqrt(-self.manifold.lowest_curvature)
+    def _steepest(self, state: _State | None = None) -> float:
+        """An upper bound on the Hessian of ``F`` wherever a gradient step may pass: the inverse of a safe step.
+
+        No record of the ball is farther than its diameter from a point in it, nor farther from any point of a gradient step
+        than twice the distance of the farthest one met, for the step is no longer than that.
+        """
+        farthest = 4.0 * self.ball.reach if state is None else min(4.0 * self.ball.reach, 2.0 * state.reach)
+        length = farthest * math.sqrt(-self.manifold.lowest_curvature)
         return length / math.tanh(length) if length > 0.0 else 1.0
 
     def _move(self, state: _State, step: Array) -> _State:
@@ -293,7 +317,7 @@ class _Solver:
         except np.linalg.LinAlgError:  # a singular Hessian says nothing
             step = gradient
         bound = min(2.0 * self.ball.reach, _certificate(self.ball, upper))
-        return _State(p, gradient, step, gamma, 0.5 * mass * total.square, bound)
+        return _State(p, gradient, step, gamma, 0.5 * mass * total.square, bound, upper - gamma, 1.0001 * total.reach)
 
     def _report(self, done: int) -> None:
         if self.progress is not None:
