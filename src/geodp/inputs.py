@@ -39,6 +39,11 @@ def real_number(value: Any, what: str) -> float:
         raise TypeError(f"{what} must be a number but is of type {type(value).__name__}") from None
 
 
+def is_line(value: Any) -> bool:
+    """Whether this is one printable line of text."""
+    return isinstance(value, str) and value != "" and value.isprintable()
+
+
 def refuse_mask(x: Any, name: str) -> None:
     """NumPy drops the mask of an array without a word when it is read as an ordinary one."""
     if isinstance(x, np.ma.MaskedArray):
