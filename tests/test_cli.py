@@ -457,7 +457,7 @@ BAD: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     "past existence": (lambda here: mean(here / "two.npy", manifold="SPD(3)", radius=1.0), "too wide to draw .* n = 2, or n"),
     "past the sampler": (lambda here: mean(here / "fifty.npy", manifold="SPD(3)", radius=1.0, epsilon=0.058), "scale|sigma"),
     "past the floats": (
-        lambda here: mean(here / "flat.npy", manifold="Euclidean(3)", radius=1e300, epsilon=1e-20),
+        lambda here: mean(here / "flat.npy", manifold="Euclidean(3)", radius=1e100, epsilon=1e-60),
         "scale|sigma",
     ),
     "no records": (lambda here: mean(here / "none.npy"), "no records"),

@@ -18,7 +18,6 @@ import pytest
 from sqlalchemy import make_url
 from typer.testing import CliRunner
 
-
 from geodp import SPD, Ball, Ledger, LedgerError, Release, Sphere, private_mean, private_summary
 from geodp.cli import app
 from geodp.finding import BallRelease, private_ball
@@ -45,7 +44,9 @@ def test_a_pickle_of_a_ledger_holds_no_password_and_says_so_when_it_is_missed(ur
     ledger = pickle.loads(pickle.dumps(Ledger(url, timeout=2.0)))
     again = pickle.loads(pickle.dumps(ledger))
     for sent in (ledger, again):
-        with pytest.raises(LedgerError, match=r"pickled without its password: set PGPASSWORD or PGPASSFILE .* geodp\.Ledger\(url\)"):
+        with pytest.raises(
+            LedgerError, match=r"pickled without its password: set PGPASSWORD or PGPASSFILE .* geodp\.Ledger\(url\)"
+        ):
             sent.remaining("study")
         assert SECRET not in repr(sent) + repr(vars(sent)) + str(vars(vars(sent)["_database"]))
 

@@ -20,7 +20,9 @@ _LONGEST = 2**26
 
 def receipt_command(
     file: Annotated[Path, typer.Argument(help="The receipt: JSON, as geodp mean --out writes it.")],
-    verify: Annotated[bool, typer.Option("--verify", help="Ask the ledger whether it keeps this very text; say yes or no.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Ask the ledger whether it keeps this very text; say yes or no.")
+    ] = False,
     ledger: Annotated[
         str | None,
         typer.Option("--ledger", help=f"With --verify: where budgets are kept. Default: {DEFAULT_LEDGER}", show_default=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, final
 
+from geodp.inputs import moderate_length
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 
@@ -42,6 +43,9 @@ class ClaimedSummary:
     codomain: Manifold
     claim: float
     ball: Ball | None = None
+
+    def __post_init__(self) -> None:
+        moderate_length(self.claim, "the sensitivity")
 
     @property
     def tolerance(self) -> float:
