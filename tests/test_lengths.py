@@ -1,4 +1,4 @@
-"""Lengths whose squares floats cannot hold are refused; what is accepted is certified truly. Each failed on the code it was found in."""
+"""Lengths whose squares floats cannot hold are refused, and what is accepted is certified truly."""
 
 from __future__ import annotations
 

@@ -49,12 +49,12 @@ def moderate_length(value: float, what: str, shortest: float = SHORTEST) -> floa
     >>> moderate_length(1e-161, "the radius")
     Traceback (most recent call last):
         ...
-    ValueError: the radius must be between 1e-100 and 1e+100 but is 1e-161: floats cannot hold squares of such lengths, so choose ...
+    ValueError: the radius must be between 1e-100 and 1e+100 but is 1e-161: floats lose the squares of other lengths, choose ...
     """
     if not shortest <= value <= LONGEST:
         raise ValueError(
-            f"{what} must be between {shortest:g} and {LONGEST:g} but is {value:g}: floats cannot hold squares of such lengths, so "
-            "choose other units"
+            f"{what} must be between {shortest:g} and {LONGEST:g} but is {value:g}: floats lose the squares of other lengths, choose "
+            "other units"
         )
     return value
 
