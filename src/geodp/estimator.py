@@ -36,10 +36,11 @@ class _Uncounted:
         if self.warned or not self.costs:
             return
         self.warned = True
+        together = _in_epsilon(compose([*self.costs, cost_of(privacy)]))
         warnings.warn(
-            f"with this fit the estimator and its clones have made {len(self.costs) + 1} releases without a ledger: if they share "
-            f"records, together they spend up to {_in_epsilon(compose([*self.costs, cost_of(privacy)]))}, and every further fit, "
-            "such as those of a cross-validation, adds to it; give a ledger and a dataset to keep count and to stop at a total",
+            f"with this fit the estimator and its clones have made {len(self.costs) + 1} releases without a ledger: if they "
+            f"share records, together they spend up to {together}, and every further fit, such as those of a cross-validation, "
+            "adds to it; give a ledger and a dataset to keep count and to stop at a total",
             stacklevel=3,
         )
 
@@ -62,9 +63,9 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     *Neighbours*: data sets of the same size that differ by replacing one row. Each :meth:`fit` is one release by
     :func:`geodp.private_mean`. *Theorem*: see there.
 
-    *Fits add up.* A cross-validation with five folds and a grid of four parameters is 20 releases from nearly the same records, and
-    one more for the best. With a ``ledger`` each of them is charged, clones included, and the fit that would pass the total is
-    refused. Without one the second fit of an estimator, or of its clones in the same process, warns once what they add up to;
+    *Fits add up.* A cross-validation with five folds and a grid of four parameters is 20 releases from nearly the same records,
+    and one more for the best. With a ``ledger`` each of them is charged, clones included, and the fit that would pass the total
+    is refused. Without one the second fit of an estimator, or of its clones in the same process, warns once what they add up to;
     fits in other processes (``n_jobs``) are not seen.
 
     *What is private and what is not.* ``location_``, ``receipt_`` and ``ball_`` may be published. **The output of**

@@ -53,8 +53,8 @@ def moderate_length(value: float, what: str, shortest: float = SHORTEST) -> floa
     """
     if not shortest <= value <= LONGEST:
         raise ValueError(
-            f"{what} must be between {shortest:g} and {LONGEST:g} but is {value:g}: floats lose the squares of other lengths, choose "
-            "other units"
+            f"{what} must be between {shortest:g} and {LONGEST:g} but is {value:g}: floats lose the squares of other lengths, "
+            "choose other units"
         )
     return value
 

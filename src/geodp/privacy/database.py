@@ -212,7 +212,7 @@ class Database(ABC):
         """Give every receipt its hash; the last step of a migration."""
         # one at a time: receipts may be long
         for number in connection.scalars(select(CHARGES.c.id).where(CHARGES.c.receipt.is_not(None))).all():
-            receipt = connection.scalar(select(CHARGES.c.receipt).where(CHARGES.c.id == number))
+            receipt = connection.execute(select(CHARGES.c.receipt).where(CHARGES.c.id == number)).scalar_one()
             connection.execute(update(CHARGES).where(CHARGES.c.id == number).values(receipt_sha256=sha256_of(receipt)))
 
     @abstractmethod
