@@ -462,7 +462,7 @@ BAD: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     "epsilon nan": (lambda here: mean(here / "x.npy", epsilon="nan"), "epsilon must be positive and finite but is nan"),
     "epsilon inf": (lambda here: mean(here / "x.npy", epsilon="inf"), "epsilon must be positive and finite but is inf"),
     "past the floats": (
-        lambda here: mean(here / "flat.npy", manifold="Euclidean(3)", radius=1e300, epsilon=1e-20),
+        lambda here: mean(here / "flat.npy", manifold="Euclidean(3)", radius=1e100, epsilon=1e-60),
         "scale|sigma",
     ),
     "no records": (lambda here: mean(here / "none.npy"), "no records"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 import signal
@@ -91,6 +92,7 @@ def check_entries(ledger: Ledger, more: int = 0) -> None:
     assert [charge.epsilon for charge in (first, second, third)] == [Decimal("0.1"), 2, Decimal("1E-30")]
     assert (first.receipt, second.receipt, second.what) == (None, '{"x": 1}', "ν")
     assert (first.privacy, first.cost, first.rho, first.neighbours) == (PureDP(0.1), PureCost(0.1), None, "replace one record")
+    assert second.receipt_sha256 in (None, hashlib.sha256(b'{"x": 1}').hexdigest())
     assert len(new) == more
 
 
@@ -116,6 +118,9 @@ def test_the_first_that_writes_brings_it_up_to_date_and_loses_nothing(old: str, 
     }  # fmt: skip
     uses[first]()
     assert version(old) == SCHEMA_VERSION == 2
+    # the receipt of an old entry has got its hash, and entries without one have none
+    assert [charge.receipt_sha256 for charge in ledger.history("b")] == [hashlib.sha256(b'{"x": 1}').hexdigest()]
+    assert ledger.history("a")[1].receipt_sha256 is None
     if first == "open":
         assert ledger.charge("c", mu="0.1", what="new").id == 6
         assert ledger.datasets() == ["a", "b", "c"]

@@ -515,7 +515,7 @@ BAD: dict[str, tuple[Any, Any, float, type[Exception], str]] = {
     "texts": (np.array([["a", "b", "c"]]), SPHERE, 1.0, TypeError, "x must hold real numbers"),
     "complex": (NORTH + 0j, SPHERE, 1.0, TypeError, "x must hold real numbers"),
     "no law": (IDENTITIES[:2], SPD3, 1.0, ValueError, "noise of scale 1 is too wide to draw on SPD"),
-    "scale past the floats": (np.zeros((N, 2)), Ball(Euclidean(2), [0.0, 0.0], 1e300), 1e-20, ValueError, "scale|sigma"),
+    "scale past the floats": (np.zeros((N, 2)), Ball(Euclidean(2), [0.0, 0.0], 1e100), 1e-60, ValueError, "scale|sigma"),
     "a law that cannot be drawn": (IDENTITIES, SPD3, 0.058, ValueError, "scale|sigma"),
     "axes in another order": (
         np.zeros((3, 3, 500)),

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geodp.inputs import EPSILON, Array, real_number
+from geodp.inputs import EPSILON, LONGEST, Array, moderate_length, real_number
 from geodp.manifolds.manifold import Manifold
 
 #: A record further off its manifold than this, relative to its size, is replaced by its projection.
@@ -64,7 +64,8 @@ class Ball:
                 f"the radius is {radius} but must be below {self.max_radius} on {manifold}: in a larger ball the Fréchet "
                 f"mean of the records may not be unique{degrees if radius > manifold.diameter else ''}"
             )
-        if not math.isfinite(self.reach):
+        moderate_length(radius, "the radius")
+        if not self.reach <= 2.0 * LONGEST:
             raise ValueError(
                 f"floats have too few digits for a ball of radius {radius} about this centre on {manifold}: choose a smaller "
                 "radius, or other units in which the centre has a moderate size"
@@ -80,7 +81,8 @@ class Ball:
     @cached_property
     def reach(self) -> float:
         """A bound on the distance of a clipped record from the centre: the radius and what rounding may add to it."""
-        return self.radius + 4.0 * self.manifold.log_rounding(self.center, self.radius)
+        with np.errstate(all="ignore"):  # the square of a coordinate of the centre may be past the floats
+            return self.radius + 4.0 * self.manifold.log_rounding(self.center, self.radius)
 
     def contains(self, x: ArrayLike) -> NDArray[np.bool_]:
         """Which records are points of the manifold and in the ball."""

@@ -60,8 +60,20 @@ class Hyperbolic(Manifold):
         )
 
     def raw_exp(self, p: Array, v: Array) -> Array:
-        length = self.raw_norm(p, v)[..., None]
-        return _with_time(np.cosh(length) * p[..., 1:] + sinhc(length) * v[..., 1:])
+        x, u = p[..., 1:], v[..., 1:]
+        along, across = _split(x, u)
+        sinh_a, cosh_a = np.linalg.vector_norm(x, axis=-1), _time(x)
+        length = np.hypot(along / cosh_a, np.linalg.vector_norm(across, axis=-1))
+        # In the frame at p the end is (cosh l, s, y), s along x. Its coordinate along x is sinh a cosh l + cosh a s. For s < 0,
+        # towards the origin, the terms cancel; (sinh^2 a (1 + |y|^2) - s^2) / (sinh a cosh l - cosh a s) is the same and does not
+        # lose digits that its distance from p needs.
+        factor = sinhc(length)
+        s, y = factor * along / cosh_a, factor[..., None] * across
+        far = sinh_a * np.hypot(1.0, np.linalg.vector_norm(y, axis=-1))
+        inwards = (far + s) * _quotient(far - s, sinh_a * np.cosh(length) - cosh_a * s)
+        unit = _quotient(x, sinh_a[..., None])
+        outwards = np.cosh(length)[..., None] * x + factor[..., None] * u
+        return _with_time(np.where((s < 0.0)[..., None], inwards[..., None] * unit + y, outwards))
 
     def raw_log(self, p: Array, q: Array) -> Array:
         x, y = p[..., 1:], q[..., 1:]
@@ -120,7 +132,8 @@ class Hyperbolic(Manifold):
         return 4.0 * (self.d + 8) * EPSILON * (1.0 + reach) * (size + math.hypot(1.0, size))
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        return math.exp(radius) * self.log_rounding(center, 2.0 * radius)
+        # past 300 it is more than any radius, and the exponential is still a float
+        return math.exp(min(radius, 300.0)) * self.log_rounding(center, 2.0 * radius)
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         time = _time(x[..., 1:])
@@ -174,4 +187,6 @@ def _split(x: Array, u: Array) -> tuple[Array, Array]:
     """The component of ``u`` along ``x``, and the rest of it; all of it is rest if ``x`` is 0."""
     unit = _quotient(x, np.linalg.vector_norm(x, axis=-1, keepdims=True))
     along = np.vecdot(unit, u)
-    return along, u - along[..., None] * unit
+    across = u - along[..., None] * unit
+    # once more: far from the origin the part along x is so long that what rounding leaves of it is not small against the rest
+    return along, across - np.vecdot(unit, across)[..., None] * unit

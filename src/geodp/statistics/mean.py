@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.compute.passes import Pass
-from geodp.inputs import EPSILON, Array
+from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.records.chunks import Records, open_records
@@ -22,6 +22,10 @@ from geodp.statistics.sensitivity import Bound, sensitivity
 _MEMORY = 6
 #: In balls so wide that no tolerance like this can be promised, the solver goes on to it all the same, if the records let it.
 _FINE = 1e-7
+#: What a computed length may lack because its square, or those of its parts, are below the smallest float.
+_UNDERFLOW = 1e-150
+#: The smallest tolerance that can be asked for: in the smallest balls even the default one is above it.
+_LEAST_TOLERANCE = 1e-20 * SHORTEST
 #: A safeguard that no data set reaches: the error bound of the default tolerance is met after a few passes.
 _MOST_PASSES = 100_000
 
@@ -164,6 +168,13 @@ def default_tolerance(ball: Ball) -> float:
     return min(2.0 * ball.reach, _certificate(ball, 8.0 * rounding))
 
 
+def _checked_tolerance(tolerance: float) -> float:
+    value = real_number(tolerance, "the tolerance")
+    if not value > 0.0:
+        raise ValueError(f"the tolerance must be positive but is {value}")
+    return moderate_length(value, "the tolerance", _LEAST_TOLERANCE)
+
+
 def _sum_rounding(mean_length: float) -> float:
     """A bound on the rounding error of the mean of vectors of this mean (or root mean square) length: see ``Pass``."""
     return 2.0 * Pass.BLOCK * EPSILON * mean_length
@@ -211,8 +222,8 @@ class _Solver:
 
     def solve(self, tolerance: float | None) -> MeanResult:
         goal = default_tolerance(self.ball)
-        if tolerance is not None and not tolerance > 0.0:
-            raise ValueError(f"the tolerance must be positive but is {tolerance}")
+        if tolerance is not None:
+            tolerance = _checked_tolerance(tolerance)
         state = self._evaluate(self.ball.center)
         stalled = 0
         while state.bound > (goal if tolerance is None else tolerance):
@@ -309,7 +320,7 @@ class _Solver:
         mass = 1.0 if self.records.weights is not None else 1.0 / total.count
         coordinates = mass * (total.log + total.log_low)
         gamma = float(np.linalg.vector_norm(coordinates))
-        rounding = min(self.manifold.log_rounding(p, 1.0001 * total.reach), self.most_rounding)
+        rounding = min(self.manifold.log_rounding(p, 1.0001 * total.reach), self.most_rounding) + _UNDERFLOW
         upper = gamma * (1.0 + self.manifold.dim * EPSILON) + rounding + _sum_rounding(math.sqrt(mass * total.square))
         gradient = self.manifold.raw_tangent(p, coordinates)
         try:
