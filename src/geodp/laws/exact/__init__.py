@@ -61,7 +61,7 @@ from geodp.laws.exact.radius import Family, RadialLaw, roof, touching_points
 from geodp.laws.exact.spaces import Space, space_of
 from geodp.manifolds import Hyperbolic, Manifold, Product
 
-__all__ = ["Entropy", "ExactDraw", "NotPrivate", "OperatingSystem", "default_grid_exponent", "sample", "starting_precision"]
+__all__ = ["Entropy", "ExactDraw", "NotPrivate", "OperatingSystem", "default_grid_exponent", "representatives", "sample", "starting_precision"]
 
 #: The grid is this many bits finer than the noise, unless floats cannot hold that.
 _GRID_BITS = 40
@@ -127,6 +127,17 @@ def sample(
         if steps is not None:
             rounded = np.array([_to_float(step, setting.exponent) for step in steps])
             return ExactDraw(setting.space.finish(rounded), steps, math.ldexp(1.0, setting.exponent), trials, used)
+
+
+def representatives(manifold: Manifold, points: Array) -> Array:
+    """Points drawn otherwise, each as the array by which a release would write it: for simulations.
+
+    >>> from geodp import Grassmann
+    >>> line = np.array([[0.6], [-0.8], [0.0]])
+    >>> np.array_equal(representatives(Grassmann(1, 3), line), representatives(Grassmann(1, 3), -line))
+    True
+    """
+    return space_of(manifold).representatives(points)
 
 
 def default_grid_exponent(manifold: Manifold, sigma: float) -> int:

@@ -23,6 +23,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 from flint import acb, arb, arb_mat, fmpq, fmpq_mat
+from numpy.typing import NDArray
 
 from geodp.arithmetic.intervals import (
     Undecided,
@@ -107,6 +108,14 @@ class Space(ABC):
     @abstractmethod
     def finish(self, x: Array) -> Array:
         """A point of the manifold from rounded coordinates: never fails, and sees nothing else."""
+
+    def representatives(self, points: Array) -> Array:
+        """The same points, each as the array that :meth:`finish` would write it as, up to rounding; shape as given.
+
+        Where a point has one array only, that is the array given. Elsewhere (bases of a subspace, rotations of a shape) the chart
+        is rounded, so that the array given does not show.
+        """
+        return points
 
 
 @lru_cache(maxsize=256)
@@ -465,12 +474,24 @@ class _Grassmann(Space):
         return [entry for i, row in enumerate(projector) for entry in row[i:]]
 
     def finish(self, x: Array) -> Array:
-        p, m = self.manifold.p, self.manifold.m
+        m = self.manifold.m
         projector = np.zeros((m, m))
         projector[np.triu_indices(m)] = x
-        vectors = np.linalg.eigh(projector, UPLO="U")[1][:, m - p :]
-        longest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None, :], axis=0)
+        return self._basis(projector)
+
+    def representatives(self, points: Array) -> Array:
+        return self._basis(_rounded(points @ np.swapaxes(points, -1, -2)))
+
+    def _basis(self, projectors: Array) -> Array:
+        """Orthonormal bases of the spans, from the upper triangles of the projectors ``(..., m, m)``."""
+        vectors = np.linalg.eigh(projectors, UPLO="U")[1][..., self.manifold.m - self.manifold.p :]
+        longest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=-2)[..., None, :], axis=-2)
         return np.ascontiguousarray(vectors * np.sign(longest))
+
+
+def _rounded(chart: Array) -> Array:
+    """To multiples of ``2^-40``: far above the rounding of floats, which depends on the array a point was given as."""
+    return np.ldexp(np.round(np.ldexp(chart, 40)), -40)
 
 
 def _pivoted_basis(center: Array) -> tuple[list[int], list[list[arb]]]:
@@ -556,8 +577,17 @@ class _PlanarShapes(Space):
             outer[i, i] = next(entries)
             for j in range(i + 1, landmarks):
                 outer[i, j] = next(entries) + 1j * next(entries)
-        z = np.linalg.eigh(outer, UPLO="U")[1][:, -1]
-        longest = z[np.abs(z).argmax()]
+        return self._configuration(outer)
+
+    def representatives(self, points: Array) -> Array:
+        z = points[..., 0] + 1j * points[..., 1]
+        outer = z[..., :, None] * z[..., None, :].conj()
+        return self._configuration(_rounded(outer.real) + 1j * _rounded(outer.imag))
+
+    def _configuration(self, outer: NDArray[np.complex128]) -> Array:
+        """Landmarks whose longest one is on the positive real axis, from the upper triangles of ``z z*``."""
+        z = np.linalg.eigh(outer, UPLO="U")[1][..., -1]
+        longest = np.take_along_axis(z, np.abs(z).argmax(axis=-1)[..., None], axis=-1)
         z = z * (np.conj(longest) / np.abs(longest))
         return self.manifold.raw_project(np.stack([z.real, z.imag], axis=-1))
 
@@ -645,6 +675,11 @@ class _Product(Space):
         ends = np.cumsum([factor.constants.chart for factor in self.factors])[:-1]
         parts = zip(self.factors, np.split(x, ends), strict=True)
         return np.concatenate([factor.finish(part).ravel() for factor, part in parts])
+
+    def representatives(self, points: Array) -> Array:
+        leading = points.shape[:-1]
+        parts = zip(self.factors, self.manifold.raw_split(points), strict=True)
+        return np.concatenate([factor.representatives(part).reshape(*leading, -1) for factor, part in parts], axis=-1)
 
 
 exact_space.register(Euclidean, _Euclidean)
