@@ -61,7 +61,16 @@ from geodp.laws.exact.radius import Family, RadialLaw, roof, touching_points
 from geodp.laws.exact.spaces import Space, space_of
 from geodp.manifolds import Hyperbolic, Manifold, Product
 
-__all__ = ["Entropy", "ExactDraw", "NotPrivate", "OperatingSystem", "default_grid_exponent", "representatives", "sample", "starting_precision"]
+__all__ = [
+    "Entropy",
+    "ExactDraw",
+    "NotPrivate",
+    "OperatingSystem",
+    "default_grid_exponent",
+    "representatives",
+    "sample",
+    "starting_precision",
+]
 
 #: The grid is this many bits finer than the noise, unless floats cannot hold that.
 _GRID_BITS = 40
