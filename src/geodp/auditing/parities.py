@@ -13,7 +13,7 @@ from geodp.inputs import Array
 
 #: So many bits are looked at in all pairs: the last ones of every entry, as many of each as fit, at least one. Where there
 #: are more entries than ``_MOST_ENTRIES`` only the first so many are paired. The work for an output is the square of these.
-_BITS, _MOST_ENTRIES = 512, 1024
+_BITS, _MOST_ENTRIES = 256, 1024
 #: Bits of the significand that a float stores.
 _SIGNIFICAND = 52
 #: So many pairs are bounded with care, of those that differ most between the data sets.
