@@ -139,17 +139,23 @@ def classifier(scored: Scored, epsilon: float, delta: float, level: float) -> Op
 
 
 def hockey_stick(scored: Scored, curve: Curve, level: float) -> Opinion:
-    """Reported is the epsilon at which delta exceeds the curve most, or comes closest to it."""
+    """For each epsilon the score from which on an output counts is chosen on outputs that are not counted.
+
+    Reported is the epsilon at which delta exceeds the curve most, or comes closest to it.
+    """
     each = level / (4.0 * len(EPSILONS))
-    worst, found, claimed, at = -math.inf, 0.0, 1.0, 0.0
+    said = []
     for turned in (scored, scored.reversed()):
-        mine, theirs = turned.counting
+        mine, theirs = (np.sort(scores) for scores in turned.choosing)
+        cuts = np.quantile(np.concatenate([mine, theirs]), np.linspace(0.02, 0.98, 49))
+        above = [1.0 - np.searchsorted(scores, cuts) / len(scores) for scores in (mine, theirs)]
         for epsilon in EPSILONS:
-            low = _interval(int((mine > epsilon).sum()), len(mine), each)[0]
-            high = _interval(int((theirs > epsilon).sum()), len(theirs), each)[1]
-            delta, allowed = max(low - math.exp(epsilon) * high, 0.0), curve(epsilon)
-            if delta - allowed > worst:
-                worst, found, claimed, at = delta - allowed, delta, allowed, epsilon
+            cut = cuts[np.argmax(above[0] - math.exp(epsilon) * above[1])]
+            hits, others = (int((scores >= cut).sum()) for scores in turned.counting)
+            draws = len(turned.counting[0])
+            delta = _interval(hits, draws, each)[0] - math.exp(epsilon) * _interval(others, draws, each)[1]
+            said.append((max(delta, 0.0), curve(epsilon), epsilon))
+    found, claimed, at = max(said, key=lambda one: one[0] - one[1])
     return Opinion("hockey stick", f"delta at epsilon {at:g}", found, claimed, found > claimed)
 
 
