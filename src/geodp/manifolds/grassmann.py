@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.functions import angle_over_sine, frobenius, subtract_product, transpose
+from geodp.manifolds.functions import angle_over_sine, coarse, frobenius, subtract_product, transpose
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
@@ -196,8 +196,15 @@ class Grassmann(Manifold):
     def from_chart(self, x: Array) -> Array:
         projector = np.zeros((self.m, self.m))
         projector[np.triu_indices(self.m)] = x
-        vectors = np.linalg.eigh(projector, UPLO="U")[1][:, self.m - self.p :]
-        longest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None, :], axis=0)
+        return self._basis(projector)
+
+    def raw_representatives(self, points: Array) -> Array:
+        return self._basis(coarse(points @ transpose(points)))
+
+    def _basis(self, projectors: Array) -> Array:
+        """Orthonormal bases of the spans, from the upper triangles of the projectors ``(..., m, m)``."""
+        vectors = np.linalg.eigh(projectors, UPLO="U")[1][..., self.m - self.p :]
+        longest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=-2)[..., None, :], axis=-2)
         return np.ascontiguousarray(vectors * np.sign(longest))
 
 

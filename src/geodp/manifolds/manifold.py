@@ -258,6 +258,14 @@ class Manifold(ABC):
         """A point of the manifold from rounded coordinates: never fails, and sees nothing else."""
         raise NotImplementedError
 
+    def raw_representatives(self, points: Array) -> Array:
+        """The same points, each as the array that :meth:`from_chart` would write it as, up to rounding; shape as given.
+
+        Where a point has one array only, that is the array given. Elsewhere (bases of a subspace, rotations of a shape) what all
+        its arrays have in common is rounded first, so that the array given does not show: simulations draw with it.
+        """
+        return points
+
     # ------------------------------------------------------------------ what a user calls
 
     @final

@@ -211,6 +211,10 @@ class Product(Manifold):
         parts = zip(self.factors, self.raw_split(center), self._exact_parts(v), strict=True)
         return [x for factor, point, part in parts for x in factor.exact_chart(point, part)]
 
+    def raw_representatives(self, points: Array) -> Array:
+        parts = zip(self.factors, self.raw_split(points), strict=True)
+        return self._join([factor.raw_representatives(part) for factor, part in parts])
+
     def from_chart(self, x: Array) -> Array:
         ends = np.cumsum([factor.chart_size for factor in self.factors])[:-1]
         return self._join([factor.from_chart(part) for factor, part in zip(self.factors, np.split(x, ends), strict=True)])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.functions import frobenius, sinc, subtract_product
+from geodp.manifolds.functions import coarse, frobenius, sinc, subtract_product
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
@@ -195,8 +195,17 @@ class PlanarShapes(Manifold):
             outer[i, i] = next(entries)
             for j in range(i + 1, self.landmarks):
                 outer[i, j] = next(entries) + 1j * next(entries)
-        z = np.linalg.eigh(outer, UPLO="U")[1][:, -1]
-        longest = z[np.abs(z).argmax()]
+        return self._configuration(outer)
+
+    def raw_representatives(self, points: Array) -> Array:
+        z = points[..., 0] + 1j * points[..., 1]
+        outer = z[..., :, None] * z[..., None, :].conj()
+        return self._configuration(coarse(outer.real) + 1j * coarse(outer.imag))
+
+    def _configuration(self, outer: NDArray[np.complex128]) -> Array:
+        """Landmarks whose longest one is on the positive real axis, from the upper triangles of ``z z*``."""
+        z = np.linalg.eigh(outer, UPLO="U")[1][..., -1]
+        longest = np.take_along_axis(z, np.abs(z).argmax(axis=-1)[..., None], axis=-1)
         return self.raw_project(_real(z * (np.conj(longest) / np.abs(longest))))
 
 

@@ -60,7 +60,15 @@ from geodp.inputs import Array
 from geodp.laws.exact.radius import Family, RadialLaw, roof, touching_points
 from geodp.manifolds import Manifold
 
-__all__ = ["Entropy", "ExactDraw", "NotPrivate", "OperatingSystem", "default_grid_exponent", "sample", "starting_precision"]
+__all__ = [
+    "Entropy",
+    "ExactDraw",
+    "NotPrivate",
+    "OperatingSystem",
+    "default_grid_exponent",
+    "sample",
+    "starting_precision",
+]
 
 #: The grid is this many bits finer than the noise, unless floats cannot hold that.
 _GRID_BITS = 40
