@@ -121,6 +121,17 @@ def test_a_geodesic_towards_the_origin_ends_where_it_should(dim: int) -> None:
             assert abs(exact_dist(p, q) - length) <= 2.0 * manifold.log_rounding(p, length)
 
 
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_the_origin_moves_with_all_around_it(dim: int) -> None:
+    manifold, rng = Hyperbolic(dim), np.random.default_rng(dim)
+    for distance in DISTANCES:
+        p, unit = centre(manifold, distance, rng)
+        for length in (1e-3, 1.0, 5.0, 12.0, 20.0):
+            x = around(manifold.origin, -unit, np.full(4, length), rng)
+            for q, moved in zip(x, manifold.raw_move_origin(p, x), strict=True):
+                assert abs(exact_dist(p, moved) - exact_dist(manifold.origin, q)) <= 2.0 * manifold.log_rounding(p, length)
+
+
 def test_a_product_with_hyperbolic_space_has_a_bound_too() -> None:
     manifold, rng = Product(Hyperbolic(2), Euclidean(1)), np.random.default_rng(0)
     point, unit = centre(Hyperbolic(2), 15.0, rng)

@@ -62,18 +62,12 @@ class Hyperbolic(Manifold):
     def raw_exp(self, p: Array, v: Array) -> Array:
         x, u = p[..., 1:], v[..., 1:]
         along, across = _split(x, u)
-        sinh_a, cosh_a = np.linalg.vector_norm(x, axis=-1), _time(x)
-        length = np.hypot(along / cosh_a, np.linalg.vector_norm(across, axis=-1))
-        # In the frame at p the end is (cosh l, s, y), s along x. Its coordinate along x is sinh a cosh l + cosh a s. For s < 0,
-        # towards the origin, the terms cancel; (sinh^2 a (1 + |y|^2) - s^2) / (sinh a cosh l - cosh a s) is the same and does not
-        # lose digits that its distance from p needs.
-        factor = sinhc(length)
-        s, y = factor * along / cosh_a, factor[..., None] * across
-        far = sinh_a * np.hypot(1.0, np.linalg.vector_norm(y, axis=-1))
-        inwards = (far + s) * _quotient(far - s, sinh_a * np.cosh(length) - cosh_a * s)
-        unit = _quotient(x, sinh_a[..., None])
-        outwards = np.cosh(length)[..., None] * x + factor[..., None] * u
-        return _with_time(np.where((s < 0.0)[..., None], inwards[..., None] * unit + y, outwards))
+        along = along / _time(x)
+        length = np.hypot(along, np.linalg.vector_norm(across, axis=-1))
+        time, factor = np.cosh(length), sinhc(length)
+        inwards = _boosted_inwards(x, factor * along, factor[..., None] * across, time)
+        outwards = time[..., None] * x + factor[..., None] * u
+        return _with_time(np.where((along < 0.0)[..., None], inwards, outwards))
 
     def raw_log(self, p: Array, q: Array) -> Array:
         x, y = p[..., 1:], q[..., 1:]
@@ -118,7 +112,9 @@ class Hyperbolic(Manifold):
     def raw_move_origin(self, p: Array, x: Array) -> Array:
         boost, y = p[..., 1:], x[..., 1:]
         time = _time(y)
-        return _with_time(y + boost * (time + np.vecdot(boost, y) / (1.0 + _time(boost)))[..., None])
+        along, across = _split(boost, y)
+        outwards = y + boost * (time + np.vecdot(boost, y) / (1.0 + _time(boost)))[..., None]
+        return _with_time(np.where((along < 0.0)[..., None], _boosted_inwards(boost, along, across, time), outwards))
 
     def raw_project(self, x: Array) -> Array:
         return _with_time(x[..., 1:])
@@ -176,6 +172,18 @@ def _with_time(space: Array) -> Array:
 def _tangent_with_time(x: Array, space: Array) -> Array:
     time = np.vecdot(x, space) / _time(x)
     return np.concatenate([time[..., None], space + np.zeros_like(x)], axis=-1)
+
+
+def _boosted_inwards(x: Array, s: Array, y: Array, time: Array) -> Array:
+    """The boost that takes the origin to ``x``, at the point with time ``time``, ``s < 0`` along ``x`` and ``y`` across.
+
+    The image has ``sinh a time + cosh a s`` along ``x``, two terms that cancel. The same number without cancellation is
+    ``(sinh^2 a (1 + |y|^2) - s^2) / (sinh a time - cosh a s)``: it keeps the digits that the distance from ``x`` needs.
+    """
+    sinh_a = np.linalg.vector_norm(x, axis=-1)
+    far = sinh_a * np.hypot(1.0, np.linalg.vector_norm(y, axis=-1))
+    along = (far + s) * _quotient(far - s, sinh_a * time - _time(x) * s)
+    return along[..., None] * _quotient(x, sinh_a[..., None]) + y
 
 
 def _quotient(numerator: Array, denominator: Array) -> Array:
