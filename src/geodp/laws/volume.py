@@ -112,13 +112,13 @@ def _directions(manifold: Manifold) -> Array:
 def _sampled(manifold: Manifold, reach: float) -> MeanVolume:
     """The mean over fixed directions."""
     directions, roots, envelope = _directions(manifold), manifold.roots, manifold.volume_bound.log_value
+    values, largest = directions @ roots.rates.T, (np.abs(directions) / roots.limits).max(axis=-1)
 
     def moments(radius: Array) -> tuple[Array, Array]:
         """The mean of ``J`` in units of the envelope, and its relative standard error."""
         means, errors = np.empty(radius.size), np.empty(radius.size)
         for k, (s, scale) in enumerate(zip(radius.ravel(), envelope(radius.ravel()), strict=True)):
-            inside = (np.abs(s * directions) < roots.limits).all(axis=-1)
-            quotients = np.where(inside, np.exp(roots.log_density(s * directions) - scale), 0.0)
+            quotients = np.where(s * largest < 1.0, np.exp(roots.log_product(s * values) - scale), 0.0)
             means[k] = quotients.mean()
             errors[k] = quotients.std(ddof=1) / math.sqrt(len(quotients)) / max(means[k], 1e-300)
         return means.reshape(radius.shape), errors.reshape(radius.shape)

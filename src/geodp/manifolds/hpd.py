@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
@@ -34,10 +34,9 @@ class HPD(Manifold):
     ``inner(p, u, v) = tr(p^-1 u p^-1 v)``, so that every change of basis ``x -> A x A*`` is an isometry, and the real matrices
     in it are ``SPD(k)`` with its metric. The curvature is non-positive and the origin is the identity matrix.
 
-    >>> import numpy as np
     >>> polarised = HPD.from_complex([[2.0, 1.0j], [-1.0j, 2.0]])  # eigenvalues 1 and 3
-    >>> round(HPD(2).dist(HPD(2).origin, polarised), 12) == round(np.log(3.0), 12)
-    True
+    >>> round(HPD(2).dist(HPD(2).origin, polarised), 12)
+    1.098612288668
     """
 
     k: int
@@ -46,12 +45,12 @@ class HPD(Manifold):
         object.__setattr__(self, "k", whole_number(self.k, 1, "the size of the matrices of HPD"))
 
     @staticmethod
-    def from_complex(z: Complex) -> Array:
+    def from_complex(z: ArrayLike) -> Array:
         """Points from complex matrices."""
         return _real(np.asarray(z, dtype=np.complex128))
 
     @staticmethod
-    def to_complex(x: Array) -> Complex:
+    def to_complex(x: ArrayLike) -> Complex:
         """Complex matrices from points."""
         return _complex(np.asarray(x, dtype=np.float64))
 

@@ -220,7 +220,11 @@ class Roots:
 
     def log_density(self, radial: Array) -> Array:
         """``log J`` from radial parts, shape ``(..., rank)``; minus infinity from conjugate points on."""
-        values, total = radial @ self.rates.T, np.zeros(radial.shape[:-1])
+        return self.log_product(radial @ self.rates.T)
+
+    def log_product(self, values: Array) -> Array:
+        """``log J`` from the values of the roots, shape ``(..., roots)``."""
+        total = np.zeros(values.shape[:-1])
         for sign, log_sn in _LOG_SN.items():
             chosen = self.signs == sign
             if chosen.any():
@@ -236,17 +240,20 @@ class Roots:
         for h, cut in zip(radial, self.cuts, strict=True):
             if cut is not None and not less(abs(h), arb.pi() * square_root(cut)):
                 return None
-        scales, density = {square: square_root(square) for square in set(self.squares)}, arb(1)
-        for form, multiplicity, square, sign in self._sparse:
-            x = scales[square] * sum((n * radial[i] for i, n in form), arb(0))
-            density *= (x.sinc() if sign > 0 else x.sinh() / x) ** multiplicity
+        scales, density = [square_root(square) for square in self._sparse[0]], arb(1)
+        for form, multiplicity, scale, sign in self._sparse[1]:
+            x = scales[scale] * sum((n * radial[i] for i, n in form), arb(0))
+            sn = x.sinc() if sign > 0 else x.sinh() / x
+            density *= sn if multiplicity == 1 else sn**multiplicity
         return density.log()
 
     @cached_property
-    def _sparse(self) -> list[tuple[list[tuple[int, int]], int, Fraction, int]]:
-        """Form, as pairs of a coordinate and its factor, multiplicity, square and sign of each root."""
+    def _sparse(self) -> tuple[list[Fraction], list[tuple[list[tuple[int, int]], int, int, int]]]:
+        """The squares; and of each root its form, as pairs of a coordinate and its factor, multiplicity, which square, sign."""
+        squares = sorted(set(self.squares))
         forms = [[(i, n) for i, n in enumerate(row) if n] for row in self.forms.tolist()]
-        return list(zip(forms, self.multiplicities.tolist(), self.squares, self.signs.tolist(), strict=True))
+        which = [squares.index(square) for square in self.squares]
+        return squares, list(zip(forms, self.multiplicities.tolist(), which, self.signs.tolist(), strict=True))
 
     @cached_property
     def volume_entropy(self) -> float:

@@ -174,8 +174,11 @@ class Rotations(Manifold):
         from flint import arb_mat
 
         matrix = arb_mat(self.n, self.n)
-        for entry, i, j in zip(v, *np.tril_indices(self.n, -1), strict=True):
-            matrix[int(i), int(j)], matrix[int(j), int(i)] = entry, -entry
+        entries = iter(v)
+        for i in range(self.n):
+            for j in range(i):
+                entry = next(entries)
+                matrix[i, j], matrix[j, i] = entry, -entry
         return matrix
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:

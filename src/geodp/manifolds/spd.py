@@ -259,8 +259,11 @@ def _exact_symmetric(v: list[arb], size: int) -> arb_mat:
 
     half = arb((1, -1)).sqrt()
     matrix = arb_mat(size, size)
-    for entry, i, j in zip(v, *np.triu_indices(size), strict=True):
-        matrix[int(i), int(j)] = matrix[int(j), int(i)] = entry if i == j else half * entry
+    entries = iter(v)
+    for i in range(size):
+        for j in range(i, size):
+            entry = next(entries)
+            matrix[i, j] = matrix[j, i] = entry if i == j else half * entry
     return matrix
 
 

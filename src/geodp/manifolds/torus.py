@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.functions import sinc
@@ -44,14 +45,15 @@ class Torus(Manifold):
         object.__setattr__(self, "d", whole_number(self.d, 1, "the number of angles of a Torus"))
 
     @staticmethod
-    def from_angles(radians: Array) -> Array:
+    def from_angles(radians: ArrayLike) -> Array:
         """Points from angles, ``(..., d)``."""
         return np.stack([np.sin(radians), np.cos(radians)], axis=-1)
 
     @staticmethod
-    def angles(x: Array) -> Array:
+    def angles(x: ArrayLike) -> Array:
         """The angles of points, between ``-pi`` and ``pi``."""
-        return np.asarray(np.arctan2(x[..., 0], x[..., 1]))
+        sine, cosine = np.moveaxis(np.asarray(x, dtype=np.float64), -1, 0)
+        return np.asarray(np.arctan2(sine, cosine))
 
     @cached_property
     def roots(self) -> Roots:
