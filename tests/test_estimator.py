@@ -46,6 +46,7 @@ else:
     conforms = pytest.mark.skip("this scikit-learn is too old to be told which checks do not apply")
 
 
+@pytest.mark.filterwarnings("ignore:with this fit the estimator")  # the checks fit again and again
 @conforms
 def test_scikit_learn_is_content(estimator: Any, check: Any) -> None:
     check(estimator)
