@@ -164,11 +164,11 @@ class Examined:
     def outputs(self, draws: int, faulty: bool, seed: int) -> list[Any]:
         """Outputs on two neighbouring data sets, and simulated ones of the claimed law on the first, if that can be had.
 
-        With the fault the noise is half of what the claim asks for; a search spends four times its epsilon.
+        With the fault the noise is half of what the claim asks for; a search spends ten times its epsilon.
         """
         entropy = NotPrivate(seed)
         if self.ball is None:
-            spent = self.privacy.parameters()["epsilon"] * (4.0 if faulty else 1.0)
+            spent = self.privacy.parameters()["epsilon"] * (10.0 if faulty else 1.0)
             records = np.tile([0.0, 0.0, 1.0], (2, N, 1))
             records[:, -1] = [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]
             return [np.stack([searched(x, self.manifold, spent, entropy) for _ in range(draws)]) for x in records] + [None]
