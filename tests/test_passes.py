@@ -17,8 +17,7 @@ from geodp import SPD, Ball, Manifold, SPDLogEuclidean, Sphere, frechet_mean
 from geodp.compute import kernels, passes, spd_kernel
 from geodp.inputs import EPSILON
 from geodp.manifolds.spd import vector_from_symmetric
-from geodp.records.chunks import pass_over_block
-from geodp.statistics.mean import _sum_rounding
+from geodp.records.chunks import read_block
 
 FAST = [
     (SPD(2), passes.SPD2),
@@ -47,12 +46,12 @@ def setting(manifold: Manifold, count: int = 1000) -> tuple[np.ndarray, np.ndarr
 
 def allowed(manifold: Manifold, p: np.ndarray, result: passes.Pass) -> float:
     """Twice what either evaluator may be off by, a unit of weight."""
-    return 4.0 * (manifold.log_rounding(p, result.reach) + _sum_rounding(result.reach))
+    return 4.0 * (manifold.log_rounding(p, result.reach) + passes.sum_rounding(result.reach))
 
 
 @every_fast_one
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_fast_pass_equals_the_general_one(manifold: Manifold, kind: type[passes.FastEvaluator], weighted: bool) -> None:
+def test_a_fast_pass_equals_the_general_one(manifold: Manifold, kind: type[passes.Evaluator], weighted: bool) -> None:
     x, p, rng = setting(manifold)
     weights = rng.uniform(size=len(x)) if weighted else None
     fast, general = kind(manifold).evaluate(p, x, weights), passes.GeneralEvaluator(manifold).evaluate(p, x, weights)
@@ -65,7 +64,7 @@ def test_a_fast_pass_equals_the_general_one(manifold: Manifold, kind: type[passe
 
 
 @every_fast_one
-def test_the_hessian_predicts_how_the_gradient_changes(manifold: Manifold, kind: type[passes.FastEvaluator]) -> None:
+def test_the_hessian_predicts_how_the_gradient_changes(manifold: Manifold, kind: type[passes.Evaluator]) -> None:
     # the step from a point near the mean must land much closer to it; a wrong Hessian would not
     x, _, _ = setting(manifold)
     ball = Ball(manifold, manifold.origin, 1.2 / np.sqrt(max(manifold.curvature, 1.0)))
@@ -81,7 +80,7 @@ def test_the_hessian_predicts_how_the_gradient_changes(manifold: Manifold, kind:
 
 
 @every_fast_one
-def test_clipping_on_the_fast_path_equals_the_ball(manifold: Manifold, kind: type[passes.FastEvaluator]) -> None:
+def test_clipping_on_the_fast_path_equals_the_ball(manifold: Manifold, kind: type[passes.Evaluator]) -> None:
     x, _, _ = setting(manifold)
     radius = 1.2 / np.sqrt(max(manifold.curvature, 1.0))
     ball = Ball(manifold, manifold.origin, radius)
@@ -101,7 +100,7 @@ def test_clipping_on_the_fast_path_equals_the_ball(manifold: Manifold, kind: typ
 
 @every_fast_one
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0, 0.0, 1e308, 1e-308])
-def test_no_record_that_is_off_gets_past_the_fast_path(manifold: Manifold, kind: type[passes.FastEvaluator], bad: float) -> None:
+def test_no_record_that_is_off_gets_past_the_fast_path(manifold: Manifold, kind: type[passes.Evaluator], bad: float) -> None:
     x, _, _ = setting(manifold, 300)
     x[7] = bad
     x[8] *= 1.01
@@ -113,7 +112,7 @@ def test_no_record_that_is_off_gets_past_the_fast_path(manifold: Manifold, kind:
 
 @pytest.mark.parametrize(("manifold", "kind"), FAST[:9], ids=repr)
 def test_matrices_whose_eigenvalues_spread_far_take_the_general_path(
-    manifold: Manifold, kind: type[passes.FastEvaluator]
+    manifold: Manifold, kind: type[passes.Evaluator]
 ) -> None:
     x, p, _ = setting(manifold, 300)
     x[0] = np.diag(np.geomspace(1e-3, 1e3, manifold.k))
@@ -121,15 +120,15 @@ def test_matrices_whose_eigenvalues_spread_far_take_the_general_path(
 
 
 @every_fast_one
-def test_a_block_of_another_length_than_its_weights_is_refused(manifold: Manifold, kind: type[passes.FastEvaluator]) -> None:
+def test_a_block_of_another_length_than_its_weights_is_refused(manifold: Manifold, kind: type[passes.Evaluator]) -> None:
     # compiled code has no bounds checks and would read what lies behind the weights
     x, p, _ = setting(manifold, 100)
     ball = Ball(manifold, manifold.origin, 1.2 / np.sqrt(max(manifold.curvature, 1.0)))
     with pytest.raises(ValueError, match="holds 100 records but was declared to hold 60"):
-        pass_over_block(kind(manifold), ball, p, x, np.ones(60))
+        read_block(kind(manifold), ball, p, x, np.ones(60))
 
 
-KERNELS: dict[type[passes.FastEvaluator], Callable[[], Any]] = {
+KERNELS: dict[type[passes.Evaluator], Callable[[], Any]] = {
     passes.SPD2: lambda: kernels.spd2,
     passes.SPD3: lambda: kernels.spd3,
     passes.SPDCompiled: lambda: spd_kernel.spd,
@@ -139,7 +138,7 @@ KERNELS: dict[type[passes.FastEvaluator], Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize(("manifold", "kind"), [case for case in FAST if case[1] in KERNELS], ids=repr)
-def test_nothing_is_compiled_because_a_record_was_moved(manifold: Manifold, kind: type[passes.FastEvaluator]) -> None:
+def test_nothing_is_compiled_because_a_record_was_moved(manifold: Manifold, kind: type[passes.Evaluator]) -> None:
     """Compiled code stays on disk, one piece for each type of argument: clipped records must be of the type of the others."""
     x, p, _ = setting(manifold)
     evaluator, kernel = kind(manifold), KERNELS[kind]()

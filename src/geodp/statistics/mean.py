@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geodp.compute.passes import Pass
+from geodp.compute.passes import sum_rounding
 from geodp.inputs import EPSILON, Array
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
@@ -150,13 +150,8 @@ def default_tolerance(ball: Ball) -> float:
     Twice what rounding may put between a computed and an exact gradient anywhere in the ball, turned into a distance by
     the certificate; never more than the diameter of the ball.
     """
-    rounding = ball.manifold.log_rounding_in_ball(ball.center, ball.reach) + _sum_rounding(2.0 * ball.reach)
+    rounding = ball.manifold.log_rounding_in_ball(ball.center, ball.reach) + sum_rounding(2.0 * ball.reach)
     return min(2.0 * ball.reach, _certificate(ball, 8.0 * rounding))
-
-
-def _sum_rounding(mean_length: float) -> float:
-    """A bound on the rounding error of the mean of vectors of this mean (or root mean square) length: see ``Pass``."""
-    return 2.0 * Pass.BLOCK * EPSILON * mean_length
 
 
 def _certificate(ball: Ball, gamma: float) -> float:
@@ -279,7 +274,7 @@ class _Solver:
         coordinates = mass * (total.log + total.log_low)
         gamma = float(np.linalg.vector_norm(coordinates))
         rounding = min(self.manifold.log_rounding(p, 1.0001 * total.reach), self.most_rounding)
-        upper = gamma * (1.0 + self.manifold.dim * EPSILON) + rounding + _sum_rounding(math.sqrt(mass * total.square))
+        upper = gamma * (1.0 + self.manifold.dim * EPSILON) + rounding + sum_rounding(math.sqrt(mass * total.square))
         gradient = self.manifold.raw_tangent(p, coordinates)
         try:
             step = self.records.evaluator.step(p, gradient, total.hessian / total.seen) if total.seen > 0.0 else gradient
