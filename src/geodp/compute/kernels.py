@@ -629,21 +629,13 @@ def _add_eight(total: Array, records: Array, factors: Array) -> None:
 
 
 @compiled
-def _clip_vector(x: Array, p: Array, size: float, radius: float, room: Array) -> None:
-    """Brings a vector of length ``size``, or what should have been one, within an angle of the unit vector ``p``, in place."""
-    square = c = 0.0
-    for j in range(len(p)):
-        square += x[j] * x[j]
-        c += x[j] * p[j]
-    norm = math.sqrt(square)
-    valid = abs(norm - size) <= TOLERANCE * size
-    scale, side = 1.0 / norm, 1.0 if c >= 0.0 else -1.0
-    square = along = 0.0
+def _across_exactly(x: Array, p: Array, scale: float, side: float, room: Array) -> tuple[float, float]:
+    """The part of ``scale x`` orthogonal to ``p``, in ``room``; its length, and the squared distance from ``side p``."""
+    chord = along = 0.0
     for j in range(len(p)):
         room[j] = scale * x[j] - side * p[j]
-        square += room[j] * room[j]
+        chord += room[j] * room[j]
         along += room[j] * p[j]
-    angle = _angle(square, c < 0.0)[0]
     # twice, so that what is left across is orthogonal even next to the antipode
     again = square = 0.0
     for j in range(len(p)):
@@ -652,13 +644,46 @@ def _clip_vector(x: Array, p: Array, size: float, radius: float, room: Array) ->
     for j in range(len(p)):
         room[j] -= again * p[j]
         square += room[j] * room[j]
-    length = math.sqrt(square)
-    outside = angle > radius
-    lost = (not valid) | (outside & (length <= 4e-16))
-    cosine, turn = size * math.cos(radius), size * math.sin(radius) / length
+    return math.sqrt(square), chord
+
+
+@compiled
+def _clip_vector(x: Array, p: Array, size: float, radius: float, room: Array) -> tuple[float, float, float, float]:
+    """Brings a vector of length ``size``, or what should have been one, within an angle of the unit vector ``p``, in place.
+
+    Returns its length, and cosine, angle and sine of the angle.
+    """
+    square = c = 0.0
     for j in range(len(p)):
-        moved = cosine * p[j] + turn * room[j] if outside else x[j]
-        x[j] = size * p[j] if lost else moved
+        square += x[j] * x[j]
+        c += x[j] * p[j]
+    norm = math.sqrt(square)
+    valid = abs(norm - size) <= TOLERANCE * size
+    scale = 1.0 / norm
+    c = min(max(c * scale, -1.0), 1.0)
+    angle, sine = _angle(2.0 - 2.0 * abs(c), c < 0.0)
+    far_cosine, far_sine = math.cos(radius), math.sin(radius)
+    turn = size * far_sine / sine
+    on, times = size * far_cosine - turn * c, turn * scale
+    outside, lost = angle > radius, not valid
+    # A cosine says too little about small angles, which matter in small balls, and next to the antipode, where the way to p
+    # has hardly a direction. The first depends on the ball alone, the second is rare and costs as much again.
+    if radius < 0.1 or (c < 0.0 and sine < 0.5 * far_sine):
+        length, chord = _across_exactly(x, p, scale, 1.0 if c >= 0.0 else -1.0, room)
+        angle, sine = _angle(chord, c < 0.0)
+        outside = angle > radius
+        lost |= outside and length <= 4e-16
+        turn = size * far_sine / length
+        for j in range(len(p)):
+            moved = size * far_cosine * p[j] + turn * room[j] if outside else x[j]
+            x[j] = size * p[j] if lost else moved
+    else:
+        for j in range(len(p)):
+            moved = on * p[j] + times * x[j] if outside else x[j]
+            x[j] = size * p[j] if lost else moved
+    if lost:
+        return size, 1.0, 0.0, 0.0
+    return (size, far_cosine, radius, far_sine) if outside else (norm, c, angle, sine)
 
 
 @compiled
@@ -672,6 +697,7 @@ def sphere(x: Array, weights: Array, p: Array, size: float, radius: float, block
     farthest = 0.0
     total, room = np.empty(len(p)), np.empty(len(p))
     lengths, cosines, factors = np.empty(_FEW), np.empty(_FEW), np.empty(_FEW)
+    angles, sines = np.empty(_FEW), np.empty(_FEW)
     for start in range(0, len(x), block):
         stop = min(start + block, len(x))
         total[:] = 0.0
@@ -680,27 +706,31 @@ def sphere(x: Array, weights: Array, p: Array, size: float, radius: float, block
             count = min(_FEW, stop - first)
             if clip:
                 for i in range(count):
-                    _clip_vector(x[first + i], p, size, radius, room)
-            for i in range(count):
-                record = x[first + i]
-                square = c = 0.0
-                for j in range(len(p)):
-                    square += record[j] * record[j]
-                    c += record[j] * p[j]
-                lengths[i], cosines[i] = math.sqrt(square), c
-            for i in range(count):
-                c, w = min(max(cosines[i] / lengths[i], -1.0), 1.0), weights[first + i]
-                chord = 2.0 - 2.0 * abs(c)
-                if c < -0.5:  # only in wide balls: t/sin t would magnify the rounding error of the cosine
-                    chord = 0.0
+                    lengths[i], cosines[i], angles[i], sines[i] = _clip_vector(x[first + i], p, size, radius, room)
+            else:
+                for i in range(count):
+                    record = x[first + i]
+                    square = c = 0.0
                     for j in range(len(p)):
-                        q = x[first + i, j] / lengths[i] + p[j]
-                        chord += q * q
-                angle, sine = _angle(chord, c < 0.0)
-                f = w * angle / sine if sine > 0.0 else w
-                along += f * c
-                squares += w * angle * angle
-                farthest = max(farthest, angle)
+                        square += record[j] * record[j]
+                        c += record[j] * p[j]
+                    lengths[i], cosines[i] = math.sqrt(square), c
+                for i in range(count):
+                    c = min(max(cosines[i] / lengths[i], -1.0), 1.0)
+                    chord = 2.0 - 2.0 * abs(c)
+                    if c < -0.5:  # only in wide balls: t/sin t would magnify the rounding error of the cosine
+                        chord = 0.0
+                        for j in range(len(p)):
+                            q = x[first + i, j] / lengths[i] + p[j]
+                            chord += q * q
+                    cosines[i] = c
+                    angles[i], sines[i] = _angle(chord, c < 0.0)
+            for i in range(count):
+                w = weights[first + i]
+                f = w * angles[i] / sines[i] if sines[i] > 0.0 else w
+                along += f * cosines[i]
+                squares += w * angles[i] * angles[i]
+                farthest = max(farthest, angles[i])
                 factors[i] = f / lengths[i]
             if count == _FEW:
                 _add_eight(total, x[first : first + _FEW], factors)

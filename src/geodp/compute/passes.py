@@ -90,6 +90,9 @@ def sum_rounding(mean_length: float) -> float:
 class Evaluator(ABC):
     """How to make a :class:`Pass` on one manifold, with the same work for every record as far as that can be had."""
 
+    #: Whether :meth:`step` is Newton's, after which a pass or two are enough.
+    newton: ClassVar[bool] = False
+
     @abstractmethod
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         """The pass at ``p`` over records in the ball."""
@@ -185,6 +188,8 @@ class _CompiledSPD(CompiledEvaluator):
 
 class SPD2(_CompiledSPD):
     """2x2 matrices; Newton's step: the space is a hyperbolic plane times a line."""
+
+    newton = True
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import kernels
@@ -286,6 +291,8 @@ def _mean_hessian(logs: Array) -> Array:
 
 class Sphere2(CompiledEvaluator):
     """The unit sphere in space, with Newton's step."""
+
+    newton = True
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import kernels

@@ -181,7 +181,10 @@ def is_dask(x: Any) -> bool:
 
 
 class ChunkedRecords(Records):
-    """Records on this machine, a few chunks in memory at a time, on all cores."""
+    """Records on this machine, a few chunks in memory at a time, on all cores.
+
+    An array that fits is copied, and clipped, in the first pass. Everything else is clipped in every pass.
+    """
 
     def __init__(self, x: Any, ball: Ball, weights: Array | None) -> None:
         super().__init__(ball, weights, len(x) if isinstance(x, np.ndarray) else None)
@@ -242,8 +245,8 @@ def _source(x: Any, manifold: Manifold) -> tuple[Callable[[], Iterator[Array]], 
     if chunks is not None:
         return (lambda: _split(chunks(), manifold)), False
     array = _as_array(x)
-    most = _KEPT_FROM_DISK if _on_disk(array) else _KEPT_IN_MEMORY
-    return (lambda: _split([array], manifold)), 8 * array.size <= most
+    keep = 8 * array.size <= (_KEPT_FROM_DISK if _on_disk(array) else _KEPT_IN_MEMORY)
+    return (lambda: _split([array], manifold, keep)), keep
 
 
 def _on_disk(array: Any) -> bool:
@@ -288,14 +291,16 @@ def _chunks_of(x: Any, manifold: Manifold) -> Callable[[], Iterable[Any]] | None
     return None
 
 
-def _split(chunks: Iterable[Any], manifold: Manifold) -> Iterator[Array]:
-    """Smaller chunks, in float64."""
+def _split(chunks: Iterable[Any], manifold: Manifold, keep: bool = False) -> Iterator[Array]:
+    """Smaller chunks, in float64: copies, which are parts of one array if they are to be kept."""
     record = 8 * math.prod(manifold.point_shape)
     for chunk in chunks:
         array = _as_array(chunk)
         check_shape(array, manifold)
         share = min(max(len(array) * record // (2 * cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
-        yield from slices(array, max(Pass.BLOCK, share // record))
+        # one large piece of memory is had much sooner than many small ones
+        room = np.empty(array.shape) if keep else None
+        yield from slices(array, max(Pass.BLOCK, share // record), room)
 
 
 def _as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> Any:
@@ -310,11 +315,13 @@ def _as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullco
     return array if isinstance(array, np.memmap) else np.asarray(array)
 
 
-def slices(array: Array, rows: int) -> Iterator[Array]:
-    """So many rows at a time, in float64: copies, since the owner of the array may write to it at any time."""
+def slices(array: Array, rows: int, room: Array | None = None) -> Iterator[Array]:
+    """So many rows at a time, in float64: copies, in ``room`` if given, since others may write to the array at any time."""
     for start in range(0, len(array), rows):
+        part = array[start : start + rows]
+        records = np.empty(part.shape) if room is None else room[start : start + rows]
         with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
-            records = np.array(array[start : start + rows], dtype=np.float64, order="C")
+            np.copyto(records, part, casting="unsafe")
         yield records
 
 
