@@ -79,7 +79,9 @@ def _exp(values: Array, count: int) -> None:
 def _arc(sine: float) -> float:
     """The arc of a sine in ``[0, 1/2]``, by the rational function of fdlibm."""
     s = sine * sine
-    top = 2.01212532134862925881e-01 + s * (-4.00555345006794114027e-02 + s * (7.91534994289814532176e-04 + s * 3.47933107596021167570e-05))
+    top = 2.01212532134862925881e-01 + s * (
+        -4.00555345006794114027e-02 + s * (7.91534994289814532176e-04 + s * 3.47933107596021167570e-05)
+    )
     top = s * (1.66666666666666657415e-01 + s * (-3.25565818622400915405e-01 + s * top))
     below = 2.02094576023350569471e00 + s * (-6.88283971605453293030e-01 + s * 7.70381505559019352791e-02)
     return sine + sine * (top / (1.0 + s * (-2.40339491173441421878e00 + s * below)))
@@ -234,14 +236,12 @@ def curve(gap: float) -> float:
 
 
 @compiled
-def spd2(
-    x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radius: float, block: int, blocks: Array
-) -> float:
+def spd2(x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radius: float, block: int, blocks: Array) -> float:
     """2x2 positive-definite matrices.
 
-    The whitened matrix is ``h I + rho S`` with ``S = [[d, b], [b, -d]]`` and ``d^2 + b^2 = 1``, its logarithm ``alpha I + half S``,
-    and the Hessian on trace-free directions is 1 along ``(d, b)`` and ``half h/rho`` across. Columns of ``blocks``: sums of
-    ``alpha``, ``half d``, ``half b``, squared length, and three entries of the Hessian.
+    The whitened matrix is ``h I + rho S`` with ``S = [[d, b], [b, -d]]`` and ``d^2 + b^2 = 1``, and its logarithm is
+    ``alpha I + half S``. The Hessian on trace-free directions is 1 along ``(d, b)`` and ``half h/rho`` across. Columns of
+    ``blocks``: sums of ``alpha``, ``half d``, ``half b``, squared length, and three entries of the Hessian.
     """
     l00, l10, l11 = inverse[0, 0], inverse[1, 0], inverse[1, 1]
     r00, r10, r11 = factor[0, 0], factor[1, 0], factor[1, 1]
@@ -351,9 +351,7 @@ def _across(vx: float, vy: float, vz: float) -> tuple[float, float, float, float
 
 
 @compiled
-def spd3(
-    x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radius: float, block: int, blocks: Array
-) -> float:
+def spd3(x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radius: float, block: int, blocks: Array) -> float:
     """3x3 positive-definite matrices: the deflation of ``_small_eigen``, without forming the last two eigenvectors.
 
     With ``v`` the eigenvector that stands alone and ``(u, w)`` an orthonormal pair across it, ``log`` of the whitened matrix

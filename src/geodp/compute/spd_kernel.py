@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from geodp.compute.kernels import MOST_SPREAD, SYMMETRIC, compiled, far_matrix
 from geodp.inputs import Array
 
+Flags = NDArray[np.bool_]
+
 #: Matrices handled at once: enough to fill vector registers, few enough to stay in the cache.
 LANES = 32
 
@@ -134,7 +136,7 @@ def spd(
 
 
 @compiled
-def _whiten(x: Array, inverse: Array, room: Array, matrix: Array, sure: Array) -> None:
+def _whiten(x: Array, inverse: Array, room: Array, matrix: Array, sure: Flags) -> None:
     """The lower triangles of ``inverse x inverse'``, the last repeated to fill the lanes; ``sure`` says which are symmetric."""
     k, count = len(inverse), len(x)
     for z in range(count):
@@ -169,7 +171,7 @@ def _whiten(x: Array, inverse: Array, room: Array, matrix: Array, sure: Array) -
 
 
 @compiled
-def _leave_to_later(sure: Array, diagonal: Array, off: Array, scales: Array, matrix: Array) -> None:
+def _leave_to_later(sure: Flags, diagonal: Array, off: Array, scales: Array, matrix: Array) -> None:
     """Puts the identity in the place of what the quadrature is not sure of: its logarithm is zero."""
     k = len(diagonal)
     for z in range(LANES):
@@ -233,7 +235,7 @@ def _reflect(vectors: Array, c: int, scales: Array, p: Array, matrix: Array) -> 
 
 
 @compiled
-def _within(diagonal: Array, off: Array, reach: float, above: Array, below: Array, inside: Array) -> None:
+def _within(diagonal: Array, off: Array, reach: float, above: Array, below: Array, inside: Flags) -> None:
     """Clears ``inside`` where an eigenvalue is not between ``exp(-reach)`` and ``exp(reach)``, by the signs of pivots."""
     low, high = math.exp(-reach), math.exp(reach)
     for z in range(LANES):
@@ -248,7 +250,7 @@ def _within(diagonal: Array, off: Array, reach: float, above: Array, below: Arra
 
 
 @compiled
-def _all_within(diagonal: Array, off: Array, reach: float, above: Array, below: Array, inside: Array) -> bool:
+def _all_within(diagonal: Array, off: Array, reach: float, above: Array, below: Array, inside: Flags) -> bool:
     """Whether all eigenvalues of all lanes are between ``exp(-reach)`` and ``exp(reach)``."""
     inside[:] = True
     _within(diagonal, off, reach, above, below, inside)

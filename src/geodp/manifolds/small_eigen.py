@@ -22,7 +22,7 @@ def eigh(a: Array) -> tuple[Array, Array]:
     k = a.shape[-1]
     if k > 3:
         # LAPACK gives up on a whole batch on account of one matrix that is not finite
-        finite = np.isfinite(a).all(axis=(-1, -2))
+        finite = np.asarray(np.isfinite(a).all(axis=(-1, -2)))
         values, vectors = np.linalg.eigh(np.where(finite[..., None, None], a, 0.0))
         return np.where(finite[..., None], values, np.nan), vectors
     if k == 1:
@@ -129,7 +129,7 @@ def _eigh3(a: Array, values: Array, vectors: Array) -> None:
     sure: NDArray[np.bool_] = in_range & (coupling * spread <= 8.0 * _EPS * (np.abs(mean) + spread))
     if not sure.all():
         odd = a[~sure]
-        finite = np.isfinite(odd).all(axis=(-1, -2))
+        finite = np.asarray(np.isfinite(odd).all(axis=(-1, -2)))
         some, turned = np.linalg.eigh(np.where(finite[:, None, None], odd, 0.0))
         values[~sure], vectors[~sure] = np.where(finite[:, None], some, np.nan), turned
 

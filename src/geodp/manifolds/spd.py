@@ -220,8 +220,9 @@ def log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
     spread = ~near & ~(values[..., 0] >= 1e-4 * values[..., -1])
     if spread.any():
         with np.errstate(all="ignore"):
-            root = np.broadcast_to(inverse, values.shape + values.shape[-1:])[spread] @ _factor(np.broadcast_to(q, vectors.shape)[spread])
-            finite = np.isfinite(root).all(axis=(-1, -2))
+            factors = _factor(np.broadcast_to(q, vectors.shape)[spread])
+            root = np.broadcast_to(inverse, vectors.shape)[spread] @ factors
+            finite = np.asarray(np.isfinite(root).all(axis=(-1, -2)))
             left, singular, _ = np.linalg.svd(np.where(finite[:, None, None], root, 0.0))
             logs[spread], vectors[spread] = np.where(finite[:, None], 2.0 * np.log(singular), np.nan), left
     return logs, vectors
