@@ -70,8 +70,8 @@ from geodp.manifolds.registry import forms
 
 __all__ = ["SECRET", "SURFACES", "run"]
 
-#: Seconds of processor time that one case may take.
-PATIENCE = 30
+#: Seconds of processor time that one case may take: far more than any needs, also on a busy machine and with code to compile.
+PATIENCE = 600
 #: The exceptions that bad input may raise.
 DOCUMENTED = (ValueError, TypeError, OSError)
 
@@ -95,12 +95,12 @@ class Hang(BaseException):
 
 @contextlib.contextmanager
 def no_hang() -> Iterator[None]:
-    """Stop what computes for longer than :data:`PATIENCE`, or waits four times as long: others may hold the machine."""
+    """Stop what computes for longer than :data:`PATIENCE`, or waits six times as long: others may hold the machine."""
 
     def ring(*_: object) -> None:
         raise Hang
 
-    clocks = ((signal.SIGPROF, signal.ITIMER_PROF, PATIENCE), (signal.SIGALRM, signal.ITIMER_REAL, 4 * PATIENCE))
+    clocks = ((signal.SIGPROF, signal.ITIMER_PROF, PATIENCE), (signal.SIGALRM, signal.ITIMER_REAL, 6 * PATIENCE))
     before = [signal.signal(bell, ring) for bell, _, _ in clocks]
     try:
         for _, clock, seconds in clocks:

@@ -550,6 +550,6 @@ def test_processes_never_draw_the_same_noise_however_they_are_started(method: st
     """Forked after the library was loaded, had drawn and had started its threads; nothing hangs either."""
     (tmp_path / "forks.py").write_text(textwrap.dedent(FORKS))
     done = subprocess.run(
-        [sys.executable, "forks.py", method], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "forks.py", method], cwd=tmp_path, capture_output=True, text=True, timeout=1200, check=False
     )
     assert done.returncode == 0, done.stderr

@@ -229,5 +229,5 @@ def test_the_name_of_a_file_is_no_record(mean: Callable[..., object]) -> None:
 
 def test_the_readers_of_files_are_there_after_importing_the_library_and_loaded_when_used() -> None:
     program = "import sys, geodp; assert 'geodp.files' not in sys.modules; print(geodp.files.read_records.__name__)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False)
     assert (done.stdout, done.stderr) == ("read_records\n", "")

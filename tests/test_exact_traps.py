@@ -384,7 +384,7 @@ def test_a_forked_process_draws_on_its_own() -> None:
         lines = os.read(read, 10000).decode().split("\\n")
         assert len(set(lines[:2])) == 2
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=600)
 
 
 def test_errors_say_nothing_about_the_centre() -> None:

@@ -34,7 +34,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def ledger(url: str) -> Ledger:
-    return Ledger(url, timeout=10.0)
+    return Ledger(url, timeout=600.0)
 
 
 def quarter_spent(path: Path) -> Ledger:

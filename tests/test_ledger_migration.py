@@ -160,7 +160,7 @@ def test_a_refusal_after_the_migration_is_the_usual_one(old: str) -> None:
 
 def charge_when_all_are_ready(url: str, start: object, outcomes: object) -> None:
     ledger = Ledger(url)
-    start.wait(60)
+    start.wait(600)
     try:
         outcomes.put(ledger.charge("a", "0.1", what=f"process {os.getpid()}").id)
     except Exception as error:
@@ -174,7 +174,7 @@ def test_processes_that_come_at_once_migrate_it_once(old: str) -> None:
         process.start()
     results = [outcomes.get() for _ in processes]
     for process in processes:
-        process.join(60)
+        process.join(600)
     # what is left of 'a' is a little less than nine tenths
     assert sorted(results) == list(range(6, 14))
     check_entries(Ledger(old), more=8)
@@ -203,7 +203,7 @@ def test_killed_at_any_step_it_is_the_old_ledger_or_the_new_one(database: str, t
     for step in range(0, 300, 3):
         process = PROCESSES.Process(target=migrate_and_die_at_step, args=(url, step))
         process.start()
-        process.join(60)
+        process.join(600)
         check_entries(Ledger(url))
         seen.append(version(url))
         if process.exitcode == 0 or seen[-1] == 2:

@@ -104,11 +104,11 @@ class SPD(_PositiveDefinite):
 
     def raw_log(self, p: Array, q: Array) -> Array:
         factor, inverse = cholesky(p)
-        logs, vectors = _log_of_whitened(inverse, p, q)
+        logs, vectors = log_of_whitened(inverse, p, q)
         return conjugate(factor, spectral(vectors, logs))
 
     def raw_dist(self, p: Array, q: Array) -> Array:
-        return np.linalg.vector_norm(_log_of_whitened(cholesky(p)[1], p, q)[0], axis=-1)
+        return np.linalg.vector_norm(log_of_whitened(cholesky(p)[1], p, q)[0], axis=-1)
 
     def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
         inverse = cholesky(p)[1]
@@ -290,7 +290,7 @@ def cholesky(p: Array) -> tuple[Array, Array]:
     return factor, inverse
 
 
-def _log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
+def log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
     """Spectrum of ``log(L^-1 q L^-T)``, ``L`` the Cholesky factor of ``p``: logarithms and eigenvectors.
 
     Near ``p`` the difference ``q - p`` is whitened instead of ``q``, which keeps the distance accurate relative to
@@ -301,13 +301,32 @@ def _log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
     values, vectors = eigh(np.where(near[..., None, None], difference, conjugate(inverse, q)))
     with np.errstate(all="ignore"):
         logs = np.where(near[..., None], np.log1p(values), np.log(values))
-    spread = ~near & (values[..., 0] < 1e-4 * values[..., -1])
+    spread = ~near & ~(values[..., 0] >= 1e-4 * values[..., -1])
     if spread.any():
-        root = (np.broadcast_to(inverse, values.shape + values.shape[-1:]) @ cholesky(q)[0])[spread]
-        left, singular, _ = np.linalg.svd(root)
-        with np.errstate(divide="ignore"):
-            logs[spread], vectors[spread] = 2.0 * np.log(singular), left
+        with np.errstate(all="ignore"):
+            factors = _factor(np.broadcast_to(q, vectors.shape)[spread])
+            root = np.broadcast_to(inverse, vectors.shape)[spread] @ factors
+            finite = np.asarray(np.isfinite(root).all(axis=(-1, -2)))
+            left, singular, _ = np.linalg.svd(np.where(finite[:, None, None], root, 0.0))
+            logs[spread], vectors[spread] = np.where(finite[:, None], 2.0 * np.log(singular), np.nan), left
     return logs, vectors
+
+
+def _factor(x: Array) -> Array:
+    """Cholesky factors, column by column for all matrices at once; not a number, or infinite, for what is not positive definite.
+
+    LAPACK's would raise for the whole batch on account of one matrix, which would then cost more time than the others.
+    """
+    k, batch = x.shape[-1], x.shape[:-2]
+    flat, out = x.reshape(-1, k, k), np.empty((math.prod(batch), k, k))
+    for start in range(0, len(flat), 2048):  # columns that stay in the cache
+        rest = np.moveaxis(symmetric(flat[start : start + 2048]), 0, -1).copy()
+        factor = np.zeros_like(rest)
+        for j in range(k):
+            factor[j:, j] = rest[j:, j] / np.sqrt(rest[j, j])
+            rest[j + 1 :, j + 1 :] -= factor[j + 1 :, None, j] * factor[None, j + 1 :, j]
+        out[start : start + 2048] = np.moveaxis(factor, -1, 0)
+    return out.reshape(x.shape)
 
 
 #: The spacing of the smallest floats, 5e-324, is well below the rounding error of eigenvalues above this, and not of others.
@@ -387,21 +406,18 @@ def _spd_requirements(x: Array) -> Iterator[Requirement]:
     off = np.abs(x - transpose(x)).max(axis=(-1, -2))
     yield Requirement(off <= TOLERANCE * size, off, "the matrix must be symmetric but differs from its transpose by {:.3g}")
     good = _has_factor(symmetric(x))
-    scale = np.where(size > 0.0, size, 1.0)  # entries of size 1, so that no eigenvalue overflows
-    smallest = np.zeros(good.shape) if good.all() else scale * eigvalsh(symmetric(x / scale[..., None, None]))[..., 0]
+    # only what is refused needs the number for the sentence
+    bad = x[~good]
+    scale = np.where(size[~good] > 0.0, size[~good], 1.0)  # entries of size 1, so that no eigenvalue overflows
+    smallest = np.zeros(good.shape)
+    smallest[~good] = scale * eigvalsh(symmetric(bad / scale[..., None, None]))[..., 0]
     yield Requirement(good, smallest, "the smallest eigenvalue must be positive but is {:.6g}")
 
 
 def _has_factor(x: Array) -> NDArray[np.bool_]:
-    if x.shape[-1] <= 3:
-        return np.asarray(np.isfinite(cholesky(x)[1]).all(axis=(-1, -2)))
-    try:
-        np.linalg.cholesky(x)
-    except np.linalg.LinAlgError:
-        if x.ndim == 2:
-            return np.zeros((), dtype=np.bool_)
-        half = len(x) // 2
-        if half == 0:
-            return _has_factor(x[0])[None]
-        return np.concatenate([_has_factor(x[:half]), _has_factor(x[half:])])
-    return np.ones(x.shape[:-2], dtype=np.bool_)
+    with np.errstate(all="ignore"):
+        if x.shape[-1] <= 3:
+            return np.asarray(np.isfinite(cholesky(x)[1]).all(axis=(-1, -2)))
+        factor = _factor(x)
+        pivots = np.diagonal(factor, axis1=-2, axis2=-1)
+        return np.asarray((pivots > 0.0).all(axis=-1) & np.isfinite(factor).all(axis=(-1, -2)))
