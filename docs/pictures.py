@@ -152,9 +152,8 @@ def tensors() -> None:
 def clock() -> None:
     """Arrival times around a clock face of 24 hours."""
     x = geodp.data.load("icu_arrivals")
-    ball = geodp.Ball(geodp.Sphere(1), [0.0, -1.0], radius=1.5)
-    mean = geodp.frechet_mean(x, ball).point
-    release = geodp.private_mean(x, ball, epsilon=1.0, simulate=np.random.default_rng(5))
+    mean = x.mean(axis=0) / np.linalg.vector_norm(x.mean(axis=0))
+    release = geodp.private_projected_mean(x, geodp.Sphere(1), epsilon=1.0, simulate=np.random.default_rng(5))
     figure = Figure(figsize=(6.4, 5.6), layout="constrained")
     axes: Any = figure.add_subplot(projection="polar")
     axes.set_theta_zero_location("N")
@@ -164,12 +163,10 @@ def clock() -> None:
     axes.bar(edges[:-1], counts, width=np.diff(edges), align="edge", color=GREY, alpha=0.45, label="254 arrivals")
     top = counts.max() * 1.1
     within = release.error_quantile(0.95)
-    for point, colour, name in ((mean, BLUE, "mean of the clipped times"), (release.value, ORANGE, "private mean, epsilon = 1")):
+    for point, colour, name in ((mean, BLUE, "projected mean"), (release.value, ORANGE, "private one, epsilon = 1")):
         axes.plot([np.arctan2(*point)] * 2, [0.0, top], color=colour, linewidth=2.4, label=name)
     arc = np.linspace(-within, within, 30) + np.arctan2(*release.value)
     axes.plot(arc, np.full(30, 0.97 * top), color=ORANGE, linewidth=5, alpha=0.5, solid_capstyle="butt", label="95% error bar")
-    ends = np.linspace(-1.5, 1.5, 200) + np.pi
-    axes.plot(ends, np.full(200, 1.04 * top), color="black", linewidth=1.2, label="public ball")
     axes.set_xticks(np.arange(8) * np.pi / 4.0, [f"{3 * i:02d}:00" for i in range(8)])
     axes.set_yticks([])
     axes.set_ylim(0.0, 1.06 * top)
