@@ -188,7 +188,8 @@ class ChunkedRecords(Records):
 
     def __init__(self, x: Any, ball: Ball, weights: Array | None) -> None:
         super().__init__(ball, weights, len(x) if isinstance(x, np.ndarray) else None)
-        self._open, self._may_keep = _source(x, ball.manifold)
+        self._memory = _Memory()
+        self._open, self._may_keep = _source(x, ball.manifold, self._memory.take)
         self._kept: list[Array] | None = None
 
     def evaluate(self, p: Array, report: Report) -> Pass:
@@ -208,6 +209,8 @@ class ChunkedRecords(Records):
                 total = total + part
                 if self._may_keep:
                     clipped.append(chunk)
+                else:
+                    self._memory.give(chunk)
                 report(total.asked.count)
         self.check_same(total.center)
         if self._may_keep:
@@ -238,15 +241,47 @@ class ChunkedRecords(Records):
         self.check_count(done)
 
 
-def _source(x: Any, manifold: Manifold) -> tuple[Callable[[], Iterator[Array]], bool]:
-    """A function that copies the chunks of ``x`` anew, and whether clipped chunks may be kept in memory."""
+Room = Callable[[tuple[int, ...]], Array]
+
+
+class _Memory:
+    """Memory for chunks that is used again and again: to be given new memory takes longer than to compute with it."""
+
+    def __init__(self) -> None:
+        self._free: list[Array] = []
+
+    def take(self, shape: tuple[int, ...]) -> Array:
+        size = math.prod(shape)
+        flat = self._free.pop() if self._free else np.empty(size)
+        return (flat if flat.size >= size else np.empty(size))[:size].reshape(shape)
+
+    def give(self, chunk: Array) -> None:
+        assert isinstance(chunk.base, np.ndarray)
+        self._free.append(chunk.base)
+
+
+def _source(x: Any, manifold: Manifold, room: Room = np.empty) -> tuple[Callable[[], Iterator[Array]], bool]:
+    """A function that copies the chunks of ``x`` anew, to ``room``, and whether clipped chunks may be kept in memory."""
     _refuse(x)
     chunks = _chunks_of(x, manifold)
     if chunks is not None:
-        return (lambda: _split(chunks(), manifold)), False
+        return (lambda: _split(chunks(), manifold, room)), False
     array = _as_array(x)
     keep = 8 * array.size <= (_KEPT_FROM_DISK if _on_disk(array) else _KEPT_IN_MEMORY)
-    return (lambda: _split([array], manifold, keep)), keep
+    if not keep:
+        return (lambda: _split([array], manifold, room)), False
+
+    def parts() -> Iterator[Array]:
+        rest = np.empty(array.size)  # one large piece of memory, which is had much sooner than many small ones
+
+        def next_part(shape: tuple[int, ...]) -> Array:
+            nonlocal rest
+            part, rest = rest[: math.prod(shape)].reshape(shape), rest[math.prod(shape) :]
+            return part
+
+        return _split([array], manifold, next_part)
+
+    return parts, True
 
 
 def _on_disk(array: Any) -> bool:
@@ -291,15 +326,13 @@ def _chunks_of(x: Any, manifold: Manifold) -> Callable[[], Iterable[Any]] | None
     return None
 
 
-def _split(chunks: Iterable[Any], manifold: Manifold, keep: bool = False) -> Iterator[Array]:
-    """Smaller chunks, in float64: copies, which are parts of one array if they are to be kept."""
+def _split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Array]:
+    """Copies of smaller chunks, in float64."""
     record = 8 * math.prod(manifold.point_shape)
     for chunk in chunks:
         array = _as_array(chunk)
         check_shape(array, manifold)
         share = min(max(len(array) * record // (2 * cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
-        # one large piece of memory is had much sooner than many small ones
-        room = np.empty(array.shape) if keep else None
         yield from slices(array, max(Pass.BLOCK, share // record), room)
 
 
@@ -315,11 +348,11 @@ def _as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullco
     return array if isinstance(array, np.memmap) else np.asarray(array)
 
 
-def slices(array: Array, rows: int, room: Array | None = None) -> Iterator[Array]:
-    """So many rows at a time, in float64: copies, in ``room`` if given, since others may write to the array at any time."""
+def slices(array: Array, rows: int, room: Room = np.empty) -> Iterator[Array]:
+    """So many rows at a time, in float64: copies, since others may write to the array at any time."""
     for start in range(0, len(array), rows):
         part = array[start : start + rows]
-        records = np.empty(part.shape) if room is None else room[start : start + rows]
+        records = room(part.shape)
         with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
             np.copyto(records, part, casting="unsafe")
         yield records

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geodp.compute.passes import sum_rounding
+from geodp.compute.passes import Pass, sum_rounding
 from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
@@ -27,7 +27,7 @@ _UNDERFLOW = 1e-150
 #: The smallest tolerance that can be asked for: in the smallest balls even the default one is above it.
 _LEAST_TOLERANCE = 1e-20 * SHORTEST
 #: A secant is used if the sine of its angle to the span of later ones exceeds this.
-_OFF_SPAN = 0.1
+_OFF_SPAN = 0.02
 #: A safeguard that no data set reaches: the error bound of the default tolerance is met after a few passes.
 _MOST_PASSES = 100_000
 
@@ -355,11 +355,22 @@ class _Solver:
         upper = gamma * (1.0 + self.manifold.dim * EPSILON) + rounding + sum_rounding(math.sqrt(mass * total.square))
         gradient = self.manifold.raw_tangent(p, coordinates)
         try:
-            step = self.records.evaluator.step(p, gradient, total.hessian / total.seen) if total.seen > 0.0 else gradient
+            step = self.records.evaluator.step(p, gradient, self._hessian(total, mass, gamma)) if total.seen > 0.0 else gradient
         except np.linalg.LinAlgError:  # a singular Hessian says nothing
             step = gradient
         bound = min(2.0 * self.ball.reach, _certificate(self.ball, upper))
         return _State(p, gradient, step, gamma, 0.5 * mass * total.square, bound, upper - gamma, 1.0001 * total.reach)
+
+    @staticmethod
+    def _hessian(total: Pass, mass: float, gamma: float) -> Array:
+        """The mean Hessian; if the evaluator gives its mean over all directions, what it is along the gradient.
+
+        Towards a record the Hessian is 1, and it is the mean one across. The share of the squared distances that is not along the
+        gradient is small if the records are close together, far from the point: then the gradient leads there at once.
+        """
+        mean = total.hessian / total.seen
+        across = 1.0 - min(gamma**2 / (mass * total.square), 1.0) if total.square > 0.0 else 1.0
+        return np.asarray(1.0 + across * (mean - 1.0)) if mean.ndim == 0 else mean
 
     def _report(self, done: int) -> None:
         if self.progress is not None:
