@@ -396,12 +396,11 @@ def many_records() -> None:
 
 
 def torus() -> None:
-    """Draws of the Laplace law on the torus of two circles of length 1, as a square whose edges are glued."""
+    """Draws of the Laplace law on the torus of two circles, as a square whose edges are glued."""
     rng = np.random.default_rng(3)
-    space = geodp.Product(geodp.Sphere(1), geodp.Sphere(1))  # the same torus, with angles as points of circles
-    center = np.concatenate([[np.sin(a), np.cos(a)] for a in np.array([0.93, 0.2]) * 2.0 * np.pi])
-    draws = geodp.Laplace(space, 2.0 * np.pi * 0.06).sample(center, 2500, rng)
-    turns = np.stack([np.arctan2(draws[:, 0], draws[:, 1]), np.arctan2(draws[:, 2], draws[:, 3])]) / (2.0 * np.pi) % 1.0
+    space = geodp.Torus(2)
+    center = space.from_angles(np.array([0.93, 0.2]) * 2.0 * np.pi)
+    turns = space.angles(geodp.Laplace(space, 2.0 * np.pi * 0.06).sample(center, 2500, rng)).T / (2.0 * np.pi) % 1.0
     figure, axes = _figure(width=5.2, height=5.0)
     axes.plot(*turns, ".", color=ORANGE, markersize=2.5, label="2,500 draws")
     axes.plot(0.93, 0.2, "o", color=BLUE, label="centre")
@@ -409,9 +408,9 @@ def torus() -> None:
         xlim=(0, 1),
         ylim=(0, 1),
         aspect="equal",
-        xlabel="first coordinate",
+        xlabel="first angle, in turns",
         ylabel="second",
-        title="FlatTorus(2): opposite edges are one",
+        title="Torus(2): opposite edges are one",
     )
     axes.legend(loc="upper center")
     figure.savefig(IMAGES / "torus.png", dpi=130)

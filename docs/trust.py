@@ -17,6 +17,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
@@ -25,13 +26,23 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
-os.environ["OPENBLAS_NUM_THREADS"] = "1"  # cores are shared out here
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # cores are shared out here
 
-from broken import BATTERY  # noqa: E402 - in the folder of the tests, put on the path above
+import auditors  # noqa: E402 - in the folder of the tests, put on the path above
+import numpy as np  # noqa: E402 - its threads are set above
+from broken import BATTERY, SECRETS, TWINS  # noqa: E402 - in the folder of the tests
 from cases import MANIFOLDS  # noqa: E402 - likewise
 
-from geodp import SPD, Ball, Manifold, Sphere, audit  # noqa: E402 - loads linear algebra, whose threads are set above
-from geodp.auditing import DRAWS, AuditResult  # noqa: E402 - likewise
+from geodp import SPD, Ball, Manifold, Sphere, audit  # noqa: E402 - loads linear algebra
+from geodp.auditing import DRAWS, AuditResult, worst_case_pair  # noqa: E402 - likewise
+from geodp.finding import plan_search, private_ball  # noqa: E402 - likewise
+from geodp.laws.exact import NotPrivate  # noqa: E402 - likewise
+from geodp.laws.flat import Family  # noqa: E402 - likewise
+from geodp.measurement import Measurement  # noqa: E402 - likewise
+from geodp.mechanisms.mechanism import Kind  # noqa: E402 - likewise
+from geodp.privacy.cost import Cost  # noqa: E402 - likewise
+from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP  # noqa: E402 - likewise
+from geodp.statistics.mean import FrechetMean  # noqa: E402 - likewise
 
 SEED = 2021
 EPSILONS = (0.1, 1.0, 5.0)
@@ -51,6 +62,8 @@ class Budget:
         self.power = {"float": 20_000, "exact": 1000} if quick else {"float": DRAWS["float"], "exact": DRAWS["exact"]}
         self.grid = {"float": 1000, "exact": 100} if quick else {"float": 100_000, "exact": 2000}
         self.manifolds = MANIFOLDS[:4] if quick else MANIFOLDS
+        self.slow_cases = not quick
+        self.independent = {"mean": 400, "ball": 200} if quick else {"mean": 6000, "ball": 3000}
         self.fuzz = fuzz_cases or (200 if quick else 100_000)
         self.attacks = ATTACKS[:2] if quick else ATTACKS
 
@@ -105,14 +118,118 @@ def audited(job: tuple[int, float, Any, int]) -> dict[str, Any]:
     )
 
 
+CASES = [*BATTERY, *TWINS, *SECRETS]
+
+
 def battery(budget: Budget) -> dict[str, Any]:
     """Every broken mechanism, and the same without its fault."""
-    return {"rows": in_parallel("battery", tried, [(i, faulty) for i in range(len(BATTERY)) for faulty in (True, False)])}
+    chosen = [i for i, case in enumerate(CASES) if budget.slow_cases or not case.slow]
+    return {"rows": in_parallel("battery", tried, [(i, faulty) for i in chosen for faulty in (True, False)])}
 
 
 def tried(job: tuple[int, bool]) -> dict[str, Any]:
     i, faulty = job
-    return row(BATTERY[i].audited(faulty, seed=SEED)) | {"fault": BATTERY[i].fault, "faulty": faulty}
+    return row(CASES[i].audited(faulty, seed=SEED)) | {"fault": CASES[i].fault, "faulty": faulty}
+
+
+# ------------------------------------------------------------------------------------------ independent auditors
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A mechanism for the independent auditors, with its exact sampler; ``ball`` is None for the search of one."""
+
+    kind: Kind
+    law: Family
+    ball: Ball | None
+    privacy: Privacy
+
+    @property
+    def name(self) -> str:
+        return "search for a ball" if self.ball is None else f"{self.kind} {self.law.capitalize()}"
+
+    @property
+    def manifold(self) -> Manifold:
+        return Sphere(2) if self.ball is None else self.ball.manifold
+
+    @property
+    def cost(self) -> Cost:
+        return plan_search(self.manifold, N, self.privacy).cost if self.ball is None else self.measurement.noise.cost
+
+    @property
+    def measurement(self) -> Measurement:
+        assert self.ball is not None
+        return Measurement(FrechetMean(self.ball), N, self.privacy, self.kind, self.law)
+
+    def outputs(self, draws: int, faulty: bool, seed: int) -> list[Any]:
+        """Outputs on two neighbouring data sets, and simulated ones of the claimed law on the first, if that can be had.
+
+        With the fault the noise is half of what the claim asks for; a search spends ten times its epsilon.
+        """
+        entropy = NotPrivate(seed)
+        if self.ball is None:
+            spent = self.privacy.parameters()["epsilon"] * (10.0 if faulty else 1.0)
+            records = np.tile([0.0, 0.0, 1.0], (2, N, 1))
+            records[:, -1] = [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]
+            return [np.stack([searched(x, self.manifold, spent, entropy) for _ in range(draws)]) for x in records] + [None]
+        noise, statistic = self.measurement.noise, FrechetMean(self.ball)
+        used = replace(noise, scale=0.5 * noise.scale) if faulty else noise
+        means = [statistic.compute(x, N) for x in worst_case_pair(self.ball, N)]
+        drawn = [np.stack([used.draw(mean, entropy).value for _ in range(draws)]) for mean in means]
+        return [*drawn, noise.simulate(means[0], draws, np.random.default_rng(seed))]
+
+
+def searched(x: Any, manifold: Manifold, epsilon: float, entropy: NotPrivate) -> Any:
+    """The centre of a ball found privately and the logarithm of its radius."""
+    ball = private_ball(x, manifold, epsilon, entropy=entropy).ball
+    return np.append(ball.center, math.log(ball.radius))
+
+
+CAP, TENSORS = Ball(Sphere(2), [0.0, 0.0, 1.0], math.pi / 8), Ball(SPD(2), np.eye(2), 1.0)
+EXAMINED = [
+    Examined("intrinsic", "laplace", CAP, PureDP(1.0)),
+    Examined("intrinsic", "gaussian", CAP, ZeroConcentratedDP(0.5)),
+    Examined("tangent", "laplace", TENSORS, PureDP(1.0)),
+    Examined("tangent", "laplace", TENSORS, ApproximateDP(1.0, 1e-6)),
+    Examined("tangent", "gaussian", TENSORS, GaussianDP(1.0)),
+    Examined("tangent", "laplace", None, PureDP(1.0)),
+]
+
+
+def independent(budget: Budget) -> dict[str, Any]:
+    """Auditors that share no code with the library's, on outputs of the exact sampler; and on the same with too little noise."""
+    jobs = [
+        (i, faulty, budget.independent["ball" if EXAMINED[i].ball is None else "mean"])
+        for i in range(len(EXAMINED))
+        for faulty in (False, True)
+    ]
+    return {"rows": in_parallel("independent", examined, jobs)}
+
+
+def examined(job: tuple[int, bool, int]) -> dict[str, Any]:
+    i, faulty, draws = job
+    mechanism = EXAMINED[i]
+    first, second, simulated = mechanism.outputs(draws, faulty, SEED + i)
+    epsilon = mechanism.privacy.parameters().get("epsilon", 1.0)
+    delta = mechanism.privacy.parameters().get("delta", 0.0 if isinstance(mechanism.privacy, PureDP) else None)
+    said = auditors.opinions(
+        first,
+        second,
+        simulated,
+        mechanism.cost.delta_at,
+        epsilon,
+        mechanism.cost.delta_at(epsilon) if delta is None else delta,
+        SEED,
+        1.0 - CONFIDENCE,
+    )
+    return {
+        "mechanism": mechanism.name,
+        "manifold": repr(mechanism.manifold),
+        "claim": str(mechanism.privacy),
+        "draws": draws,
+        "faulty": faulty,
+        "opinions": [opinion.to_dict() for opinion in said],
+    }
 
 
 def fuzz(budget: Budget) -> dict[str, Any]:
@@ -144,7 +261,8 @@ def attacks(budget: Budget) -> dict[str, Any]:
 
 
 SECTIONS: dict[str, Callable[[Budget], dict[str, Any]]] = {
-    "power": power, "simulator": simulator, "exact": exact, "battery": battery, "attacks": attacks, "fuzz": fuzz
+    "power": power, "simulator": simulator, "exact": exact, "battery": battery, "independent": independent,
+    "attacks": attacks, "fuzz": fuzz,
 }  # fmt: skip
 
 
@@ -174,8 +292,13 @@ def verdict(result: dict[str, Any]) -> str:
     return "consistent" if result["consistent"] else "**refuted**"
 
 
+def bounded(result: dict[str, Any]) -> str:
+    """The name of the bound on the number that the claim is about."""
+    return next(name for name in ("epsilon_lower", "delta_lower", "rho_lower", "mu_lower") if name in result)
+
+
 def best(result: dict[str, Any]) -> dict[str, Any]:
-    return max(result["directions"], key=lambda direction: direction["epsilon_lower"])
+    return max(result["directions"], key=lambda direction: direction[bounded(result)])
 
 
 def power_page(found: dict[str, Any]) -> str:
@@ -217,16 +340,35 @@ def battery_page(found: dict[str, Any]) -> str:
     rows = []
     for i in range(0, len(found["rows"]), 2):
         faulty, repaired = found["rows"][i], found["rows"][i + 1]
-        claim = f"{faulty['manifold']}, n = {faulty['n']}, epsilon {faulty['epsilon']:g}"
+        asked = ", ".join(f"{name} {faulty[name]:g}" for name in ("epsilon", "delta", "rho", "mu") if name in faulty)
+        claim, bound = f"{faulty['manifold']}, n = {faulty['n']}, {asked}", bounded(faulty)
         event = best(faulty)
         rows.append(
             [
-                faulty["fault"], claim, f"{faulty['draws']:,}", f"{faulty['epsilon_lower']:.2f}", verdict(faulty),
-                f"{event['event']} ({event['hits']:,} to {event['others']:,} of {event['draws']:,})",
-                f"{repaired['epsilon_lower']:.2f}, {verdict(repaired)}",
+                faulty["fault"], claim, f"{faulty['draws']:,}", f"{bound.removesuffix('_lower')} {faulty[bound]:.3g}",
+                verdict(faulty), f"{event['event']} ({event['hits']:,} to {event['others']:,} of {event['draws']:,})",
+                f"{repaired[bound]:.3g}, {verdict(repaired)}",
             ]
         )  # fmt: skip
     return table(["fault", "claim", "runs", "bound", "verdict", "the event that gave it away", "without the fault"], rows)
+
+
+def independent_page(found: dict[str, Any]) -> str:
+    rows = []
+    for i in range(0, len(found["rows"]), 2):
+        sound, faulty = found["rows"][i], found["rows"][i + 1]
+        for opinion, other in zip(sound["opinions"], faulty["opinions"], strict=True):
+            rows.append(
+                [
+                    f"{sound['mechanism']}, {sound['manifold']}, {sound['claim']}", f"{sound['draws']:,}", opinion["auditor"],
+                    *(
+                        f"{said['number']} {said['found']:.3g} (claim {said['claimed']:.3g}), "
+                        f"{'**refuted**' if said['convicts'] else 'consistent'}"
+                        for said in (opinion, other)
+                    ),
+                ]
+            )  # fmt: skip
+    return table(["mechanism", "runs", "auditor", "found", "with too little noise"], rows)
 
 
 def attacks_page(found: dict[str, Any]) -> str:
@@ -246,7 +388,7 @@ def fuzz_page(found: dict[str, Any]) -> str:
 
 
 PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
-    "power": power_page, "battery": battery_page, "attacks": attacks_page, "fuzz": fuzz_page
+    "power": power_page, "battery": battery_page, "independent": independent_page, "attacks": attacks_page, "fuzz": fuzz_page
 }  # fmt: skip
 
 

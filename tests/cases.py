@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import geodp
 from geodp import (
     SPD,
     Ball,
@@ -62,4 +63,6 @@ MANIFOLDS: list[Manifold] = [
     Product(Sphere(2), Euclidean(3)),
     Product(SPD(2), Sphere(1), Rotations(3)),
     Product(Product(Hyperbolic(2), Grassmann(1, 3)), PlanarShapes(4)),
+    *map(geodp.HPD, (1, 2, 3)),
+    *map(geodp.Torus, (1, 2, 4)),
 ]

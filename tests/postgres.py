@@ -50,7 +50,7 @@ class Server:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self.binaries / program), *arguments]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120, check=False, **self.as_user)
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=1200, check=False, **self.as_user)
         if done.returncode:
             raise RuntimeError(f"{program} failed: {done.stderr}")
 
@@ -64,7 +64,7 @@ class Server:
         self._wait_until_ready()
 
     def _wait_until_ready(self) -> None:
-        end = time.monotonic() + 60.0
+        end = time.monotonic() + 600.0
         while True:
             try:
                 return self.execute("SELECT 1")
@@ -86,7 +86,7 @@ class Server:
         self.stop()
 
     def stop(self) -> None:
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=600)
 
     def remove(self) -> None:
         self.stop()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ sklearn = pytest.importorskip("sklearn", reason="the estimator needs the extra g
 
 from sklearn.base import clone  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import FunctionTransformer  # noqa: E402
 from sklearn.utils import estimator_checks  # noqa: E402
@@ -36,12 +39,14 @@ NOT_APPLICABLE = {
 # With so large an epsilon the noise is 1e-12: what scikit-learn compares between two fits agrees to its tolerance.
 if hasattr(estimator_checks, "estimator_checks_generator"):
     conforms = estimator_checks.parametrize_with_checks(
-        [PrivateFrechetMean(radius=1e3, epsilon=1e15)], expected_failed_checks=lambda _: NOT_APPLICABLE
+        [PrivateFrechetMean(radius=1e3, epsilon=1e15, transform_private_records=True)],
+        expected_failed_checks=lambda _: NOT_APPLICABLE,
     )
 else:
     conforms = pytest.mark.skip("this scikit-learn is too old to be told which checks do not apply")
 
 
+@pytest.mark.filterwarnings("ignore:with this fit the estimator")  # the checks fit again and again
 @conforms
 def test_scikit_learn_is_content(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -111,13 +116,18 @@ def test_the_docstring_says_what_is_private_and_by_which_theorem() -> None:
 
 def test_every_fit_draws_anew() -> None:
     model, x = PrivateFrechetMean("Sphere(2)", radius=0.5), flat_records(Sphere(2))
-    assert not np.array_equal(model.fit(x).location_.copy(), model.fit(x).location_)
+    first = model.fit(x).location_.copy()
+    with pytest.warns(UserWarning, match="2 releases without a ledger"):
+        model.fit(x)
+    assert not np.array_equal(first, model.location_)
 
 
 def test_parameters_can_be_read_set_and_cloned() -> None:
     model = PrivateFrechetMean(SPD(2), center=np.eye(2), radius=0.7, epsilon=2.0)
-    public = {"manifold", "center", "radius", "epsilon", "delta", "rho", "mu", "mechanism", "law", "ledger", "dataset"}
-    assert public == model.get_params().keys()
+    assert model.get_params().keys() == {
+        "manifold", "center", "radius", "epsilon", "delta", "rho", "mu", "mechanism", "law", "ledger", "dataset",
+        "transform_private_records",
+    }  # fmt: skip
     copy = clone(model)
     assert (copy.manifold, copy.radius, copy.epsilon) == (SPD(2), 0.7, 2.0)
     assert not hasattr(copy, "location_")
@@ -133,10 +143,91 @@ def test_parameters_can_be_read_set_and_cloned() -> None:
 def test_it_takes_its_place_in_a_pipeline() -> None:
     angles = np.random.default_rng(2).normal(0.0, 0.1, size=(60, 2))
     to_sphere = FunctionTransformer(lambda a: np.column_stack([np.sin(a), np.sqrt(1.0 - (np.sin(a) ** 2).sum(axis=1))]))
-    pipeline = make_pipeline(to_sphere, PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=50.0))
-    assert pipeline.fit_transform(angles).shape == (60, 2)
+    model = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=50.0)
+    pipeline = make_pipeline(to_sphere, model).fit(angles)
     assert pipeline[-1].receipt_.n == 60
-    clone(pipeline).fit(angles)
+    for refused in (make_pipeline(to_sphere, model).fit_transform, make_pipeline(to_sphere, model, FunctionTransformer()).fit):
+        with pytest.raises(ValueError, match="returns the private records in other coordinates, which no noise hides: call fit"):
+            refused(angles)
+    asked = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=50.0, transform_private_records=True)
+    pipeline = make_pipeline(to_sphere, asked, FunctionTransformer())
+    assert pipeline.fit_transform(angles).shape == (60, 2)
+    with pytest.warns(UserWarning, match="2 releases without a ledger"):
+        clone(pipeline).fit(angles)
+
+
+@pytest.mark.parametrize("flag", [False, None, 0, "yes", 1])
+def test_a_refused_transformation_fits_nothing_and_spends_nothing(flag: Any, tmp_path: Path) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.open("d", 2)
+    model = PrivateFrechetMean("Sphere(2)", radius=0.5, ledger=ledger, dataset="d", transform_private_records=flag)
+    with pytest.raises(ValueError, match="fit_transform returns the private records"):
+        model.fit_transform(flat_records(Sphere(2)))
+    assert ledger.spent("d") == 0
+    assert not hasattr(model, "location_")
+
+
+def test_what_is_no_release_is_said_where_it_is_used() -> None:
+    for method in (PrivateFrechetMean.transform, PrivateFrechetMean.fit_transform):
+        assert "private data" in (method.__doc__ or "")
+
+
+def score(model: PrivateFrechetMean, x: np.ndarray, y: object = None) -> float:
+    return -float(np.linalg.vector_norm(model.location_))
+
+
+def test_with_a_ledger_a_cross_validation_is_counted_and_stopped(tmp_path: Path) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.open("d", 7)
+    model = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=1.0, ledger=ledger, dataset="d")
+    x = flat_records(Sphere(2))
+    cross_val_score(model, x, scoring=score, cv=5)
+    assert len(ledger.history("d")) == 5
+    with pytest.raises(ValueError, match="0 of 7 left"):
+        GridSearchCV(model, {"radius": [0.4, 0.5]}, scoring=score, cv=2, error_score="raise").fit(x)
+    assert ledger.remaining("d") == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "total"),
+    [
+        ({"epsilon": 0.5}, "epsilon 1,"),
+        ({"rho": 0.1}, r"epsilon \d\S* at delta 1e-06,"),
+        ({"epsilon": 1.0, "delta": 1e-7}, r"epsilon \d\S* at delta 1e-06,"),
+        ({"epsilon": 1.0, "delta": 1e-4}, r"epsilon \d\S* at delta 0.0001,"),
+    ],
+)
+def test_without_a_ledger_the_second_of_all_fits_warns_once_what_they_add_up_to(given: dict[str, float], total: str) -> None:
+    x = flat_records(Sphere(2))
+    model = PrivateFrechetMean("Sphere(2)", radius=0.5, **given)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        cross_val_score(model, x, scoring=score, cv=4)
+        clone(clone(model)).fit(x)
+    (warning,) = warned
+    text = str(warning.message)
+    assert re.search(f"2 releases without a ledger: if they share records, together they spend up to {total}", text)
+    assert "inf" not in text
+    assert "\n" not in text
+    # another estimator has a count of its own
+    PrivateFrechetMean("Sphere(2)", radius=0.5, **given).fit(x)
+
+
+def test_where_warnings_are_errors_the_second_fit_is_not_made() -> None:
+    x, model = flat_records(Sphere(2)), PrivateFrechetMean("Sphere(2)", radius=0.5)
+    first = model.fit(x).location_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="without a ledger"):
+            model.fit(x)
+    assert model.location_ is first
+
+
+def test_the_count_goes_with_a_pickle_and_holds_no_records() -> None:
+    x, model = flat_records(Sphere(2)), PrivateFrechetMean("Sphere(2)", radius=0.5)
+    sent = pickle.loads(pickle.dumps(model.fit(x)))
+    with pytest.warns(UserWarning, match="2 releases without a ledger"):
+        sent.fit(x)
 
 
 def test_the_ledger_is_charged_for_every_fit(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -17,7 +18,8 @@ from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes,
 from geodp.arithmetic import intervals
 from geodp.inputs import Array
 from geodp.laws import Gaussian, Laplace, exact
-from geodp.laws.exact import radius, spaces
+from geodp.laws.exact import radius
+from geodp.manifolds.roots import Roots
 
 LEVEL = 1e-4
 
@@ -294,8 +296,8 @@ def test_a_scale_three_percent_off_is_noticed_on_the_sphere() -> None:
 
 
 def test_a_skipped_acceptance_step_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    space = spaces.space_of(SPD(2))
-    monkeypatch.setattr(type(space), "log_density", lambda self, v: self.envelope.log_value(intervals.norm(v)))
+    law = radius.RadialLaw.on(SPD(2), Fraction(0.9), "laplace")
+    monkeypatch.setattr(Roots, "exact_log_density", lambda self, radial: law.log_envelope(intervals.norm(radial)))
     center, values = draws(SPD(2), 0.9, 2000, seed=11)
     assert fit(SPD(2), 0.9, SPD(2).dist(center, values)) < LEVEL
 
@@ -318,7 +320,7 @@ def test_a_missing_jacobian_is_noticed() -> None:
     ids=str,
 )  # fmt: skip
 def test_the_roof_is_tight_for_every_dimension_and_scale(manifold: Manifold, sigma: float, family: radius.Family) -> None:
-    growth = math.sqrt(spaces.space_of(manifold).envelope.growth_squared())
+    growth = math.sqrt(manifold.volume_bound.square_growth)
     if family == "laplace" and sigma * growth >= 1.0:
         sigma = 0.999 / growth if sigma < 1.0 else 1e-7
     if family == "gaussian" and sigma**2 * growth > 1e3:
@@ -338,14 +340,14 @@ def test_the_roof_is_tight_for_every_dimension_and_scale(manifold: Manifold, sig
 )  # fmt: skip
 def test_densities_agree_with_the_manifolds_and_stay_below_the_envelope(manifold: Manifold) -> None:
     rng = np.random.default_rng(1)
-    space = spaces.space_of(manifold)
+    law = radius.RadialLaw.on(manifold, Fraction(1), "laplace")
     for _ in range(30):
         v = rng.normal(size=manifold.dim)
         v *= rng.uniform(0.1, 1.0) * min(4.0, manifold.diameter) / np.linalg.norm(v)
         tangent = manifold.tangent(manifold.origin, v)
         with intervals.working_precision(128):
-            density = space.log_density([arb(x) for x in v])
-            bound = space.envelope.log_value(arb(np.linalg.norm(v)))
+            density = manifold.roots.exact_log_density(manifold.exact_radial_part([arb(x) for x in v]))
+            bound = law.log_envelope(arb(np.linalg.norm(v)))
         inside = manifold.inside_cut_locus(manifold.origin, tangent)
         assert (density is not None) == inside
         if density is not None:

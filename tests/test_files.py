@@ -310,11 +310,10 @@ def test_parquet_columns_of_every_number_type_and_with_nulls_are_read(tmp_path: 
 
 def test_the_table_in_the_documentation_names_every_layout() -> None:
     assert LAYOUTS.startswith("====")
-    documented = {(line.partition("(")[0], line[22:35].strip(" *")) for line in LAYOUTS.splitlines()}
+    documented = {tuple(re.findall(r"\w+", re.sub(r"\(.*?\)", "", line))[:2]) for line in LAYOUTS.splitlines()}
     for manifold in MANIFOLDS:
-        kind = "SPD" if isinstance(manifold, SPDLogEuclidean) else type(manifold).__name__
         for layout in layouts(manifold):
-            assert (kind, layout.name) in documented
+            assert (type(manifold).__name__, layout.name) in documented
         assert layouts(manifold)[0].columns == np.prod(manifold.point_shape)
 
 
@@ -884,7 +883,7 @@ def test_arguments_may_be_named() -> None:
         ("SPD(3) and None", "a name with its sizes in parentheses"),
         ("os.system('ls')", "a name with its sizes in parentheses"),
         ("__import__('os')", "no manifold '__import__'"),
-        ("Torus(2)", "no manifold 'Torus'"),
+        ("Klein(2)", "no manifold 'Klein'"),
         ("SPD(three)", "only numbers"),
         ("SPD('3')", "only numbers"),
         ("SPD(True)", "only numbers"),
@@ -910,12 +909,13 @@ def test_arguments_may_be_named() -> None:
         ("[" * 30_000, "longer than 20000 characters"),
     ],
 )
-def test_no_manifold_is_one_sentence_with_the_nine_forms(text: str, reason: str) -> None:
+def test_no_manifold_is_one_sentence_with_all_the_forms(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)) as caught:
         parse_manifold(text)
     message = str(caught.value)
-    forms = "Euclidean(d), Sphere(d, curvature=1), Hyperbolic(d), SPD(k), SPDLogEuclidean(k), Grassmann(p, m), Rotations(n), "
-    assert message.endswith(forms + "PlanarShapes(landmarks), Product(M1, M2, ...)")
+    written = re.findall(r"\w+\([^()]*\)", message.rpartition("write one of ")[2])
+    assert {"Euclidean(d)", "Sphere(d, curvature=1)", "Grassmann(p, m)", "Product(M1, M2, ...)"} < set(written)
+    assert {form.partition("(")[0] for form in written} >= {type(manifold).__name__ for manifold in MANIFOLDS}
     assert "\n" not in message
     assert len(message) < 500
 
@@ -938,7 +938,7 @@ def test_a_center_is_the_origin_or_its_numbers_or_a_file_of_it(manifold: Manifol
     flat = ", ".join(map(repr, point.ravel().tolist()))
     np.save(tmp_path / "array.npy", point)
     np.save(tmp_path / "batch.npy", point[None])
-    np.savetxt(tmp_path / "printed.csv", point, fmt="%.17g", delimiter=",")
+    np.savetxt(tmp_path / "printed.csv", point.reshape(len(point), -1), fmt="%.17g", delimiter=",")
     np.savetxt(tmp_path / "row.csv", point.reshape(1, -1), fmt="%.17g", delimiter=";")
     write(tmp_path / "row.parquet", point.reshape(1, -1))
     for text in (f"{point.tolist()}", flat, f"({flat},)", *map(str, tmp_path.iterdir())):

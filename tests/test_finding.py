@@ -28,6 +28,7 @@ from geodp import (
     Release,
     Rotations,
     Sphere,
+    Torus,
     ZeroConcentratedDP,
     private_ball,
     private_coverage,
@@ -38,11 +39,13 @@ from geodp.arithmetic.choosing import choose
 from geodp.arithmetic.entropy import NotPrivate
 from geodp.finding import BallRelease, _possible_radii, plan_search, split
 from geodp.inputs import Array
+from geodp.measurement import Measurement
 from geodp.mechanisms.selection import Selection
 from geodp.privacy.cost import SelectionCost
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
 from geodp.statistics.counts import Coverage, TangentMean, below, beyond, normal_coordinates
 from geodp.statistics.embedding import embedding_of
+from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean
 from geodp.testing import random_points
 
@@ -56,6 +59,7 @@ COMPACT: list[Manifold] = [
     Grassmann(1, 3),
     Grassmann(2, 5),
     PlanarShapes(4),
+    Torus(2),
     Product(Sphere(2), Rotations(3)),
 ]
 every_compact = pytest.mark.parametrize("manifold", COMPACT, ids=str)
@@ -327,3 +331,62 @@ def test_normal_coordinates_treat_every_record_by_itself() -> None:
     alone = np.concatenate([normal_coordinates(ball, x[i : i + 1]) for i in range(200)])
     assert together.tobytes() == alone.tobytes()
     assert (np.linalg.vector_norm(together, axis=1) <= 30.0).all()
+
+
+# ---------------------------------------------------------------------- how good the found ball is
+
+
+def best_ball_error(manifold: Manifold, x: Array, mean: Array, seed: int) -> float:
+    """The median error of a pure release with epsilon 1 in the best ball about the true mean, over quantiles of the distances."""
+    distance, rng = np.asarray(manifold.dist(mean, x)), np.random.default_rng(seed)
+    errors = []
+    for q in (0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0):
+        ball = Ball(manifold, mean, float(np.quantile(distance, q)) * 1.0001)
+        noise = Measurement(FrechetMean(ball), len(x), PureDP(1.0)).noise
+        draws = noise.simulate(FrechetMean(ball).compute(x, len(x)), 200, rng)
+        errors.append(float(np.median(manifold.dist(mean, draws))))
+    return min(errors)
+
+
+def karcher(manifold: Manifold, x: Array) -> Array:
+    mean = x[0]
+    for _ in range(30):
+        mean = manifold.raw_exp(mean, manifold.raw_log(mean, x).mean(axis=0))
+    return mean
+
+
+CHAINS = [*TARGETS, (Sphere(2), 1.5, None, 0.25), (Rotations(3), 1.5, None, 0.25)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("manifold", "distance", "outer", "spread"), CHAINS, ids=str)
+def test_with_10_000_records_ball_and_mean_err_at_most_two_and_a_half_times_what_the_best_ball_does(
+    manifold: Manifold, distance: float, outer: float | None, spread: float
+) -> None:
+    """Total epsilon 1: 0.2 for the ball, 0.8 for the mean. The best ball is one that only an oracle could choose."""
+    ratios = []
+    for seed in range(2):
+        x = cluster(manifold, far_point(manifold, distance, seed), spread, 10_000, seed)
+        mean = karcher(manifold, x)
+        best = best_ball_error(manifold, x, mean, seed)
+        start = manifold if outer is None else Ball(manifold, manifold.origin, outer)
+        for k in range(6):
+            found = private_ball(x, start, epsilon=0.2, then=PureDP(0.8), entropy=NotPrivate(100 * seed + k))
+            value = private_mean(x, found.ball, epsilon=0.8, simulate=np.random.default_rng(k)).value
+            ratios.append(float(manifold.dist(mean, value)) / best)
+    assert np.median(ratios) <= 2.5
+
+
+@pytest.mark.slow
+def test_on_the_shipped_tensors_nothing_need_be_known_about_the_ball() -> None:
+    import geodp
+
+    x, manifold = geodp.data.load("dti_tensors"), SPD(3)
+    mean = karcher(manifold, x)
+    best = best_ball_error(manifold, x, mean, 0)
+    ratios = []
+    for k in range(30):
+        found = private_ball(x, Ball(manifold, np.eye(3), 30.0), epsilon=0.2, then=PureDP(0.8), entropy=NotPrivate(k))
+        value = private_mean(x, found.ball, epsilon=0.8, simulate=np.random.default_rng(k)).value
+        ratios.append(float(manifold.dist(mean, value)) / best)
+    assert np.median(ratios) <= 1.6

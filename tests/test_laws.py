@@ -24,6 +24,7 @@ from geodp.manifolds import (
     Rotations,
     SPDLogEuclidean,
     Sphere,
+    Torus,
 )
 
 # ---------------------------------------------------------------------------- closed forms
@@ -216,6 +217,8 @@ def volume(manifold: Manifold) -> float:
             return rotations_volume(manifold.m) / (2.0 * rotations_volume(manifold.p) * rotations_volume(manifold.m - manifold.p))
         case PlanarShapes():
             return math.pi ** (manifold.dim // 2) / math.factorial(manifold.dim // 2)
+        case Torus():
+            return (2.0 * math.pi) ** manifold.d
         case Product():
             return math.prod(map(volume, manifold.factors))
     raise TypeError(manifold)

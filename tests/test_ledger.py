@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import pickle
 import sqlite3
@@ -33,7 +34,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def ledger(url: str) -> Ledger:
-    return Ledger(url, timeout=10.0)
+    return Ledger(url, timeout=600.0)
 
 
 def quarter_spent(path: Path) -> Ledger:
@@ -146,7 +147,9 @@ def test_a_receipt_is_attached_once(ledger: Ledger) -> None:
     with pytest.raises(LedgerError, match=f"charge {charge.id} has its receipt already") as caught:
         ledger.attach(charge.id, '{"value": [2.5]}')
     assert "2.5" not in in_one_sentence(caught.value)
-    assert ledger.history("scans") == [dataclasses.replace(charge, receipt='{"value": [1.5], "note": "Fréchet"}'), other]
+    receipt = '{"value": [1.5], "note": "Fréchet"}'
+    hashed = hashlib.sha256(receipt.encode()).hexdigest()
+    assert ledger.history("scans") == [dataclasses.replace(charge, receipt=receipt, receipt_sha256=hashed), other]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 import signal
@@ -91,6 +92,7 @@ def check_entries(ledger: Ledger, more: int = 0) -> None:
     assert [charge.epsilon for charge in (first, second, third)] == [Decimal("0.1"), 2, Decimal("1E-30")]
     assert (first.receipt, second.receipt, second.what) == (None, '{"x": 1}', "ν")
     assert (first.privacy, first.cost, first.rho, first.neighbours) == (PureDP(0.1), PureCost(0.1), None, "replace one record")
+    assert second.receipt_sha256 in (None, hashlib.sha256(b'{"x": 1}').hexdigest())
     assert len(new) == more
 
 
@@ -116,6 +118,9 @@ def test_the_first_that_writes_brings_it_up_to_date_and_loses_nothing(old: str, 
     }  # fmt: skip
     uses[first]()
     assert version(old) == SCHEMA_VERSION == 2
+    # the receipt of an old entry has got its hash, and entries without one have none
+    assert [charge.receipt_sha256 for charge in ledger.history("b")] == [hashlib.sha256(b'{"x": 1}').hexdigest()]
+    assert ledger.history("a")[1].receipt_sha256 is None
     if first == "open":
         assert ledger.charge("c", mu="0.1", what="new").id == 6
         assert ledger.datasets() == ["a", "b", "c"]
@@ -155,7 +160,7 @@ def test_a_refusal_after_the_migration_is_the_usual_one(old: str) -> None:
 
 def charge_when_all_are_ready(url: str, start: object, outcomes: object) -> None:
     ledger = Ledger(url)
-    start.wait(60)
+    start.wait(600)
     try:
         outcomes.put(ledger.charge("a", "0.1", what=f"process {os.getpid()}").id)
     except Exception as error:
@@ -169,7 +174,7 @@ def test_processes_that_come_at_once_migrate_it_once(old: str) -> None:
         process.start()
     results = [outcomes.get() for _ in processes]
     for process in processes:
-        process.join(60)
+        process.join(600)
     # what is left of 'a' is a little less than nine tenths
     assert sorted(results) == list(range(6, 14))
     check_entries(Ledger(old), more=8)
@@ -198,7 +203,7 @@ def test_killed_at_any_step_it_is_the_old_ledger_or_the_new_one(database: str, t
     for step in range(0, 300, 3):
         process = PROCESSES.Process(target=migrate_and_die_at_step, args=(url, step))
         process.start()
-        process.join(60)
+        process.join(600)
         check_entries(Ledger(url))
         seen.append(version(url))
         if process.exitcode == 0 or seen[-1] == 2:

@@ -48,7 +48,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def join(processes: list[BaseProcess]) -> None:
     for process in processes:
-        process.join(60)
+        process.join(600)
     codes = [process.exitcode for process in processes]
     for process in processes:
         process.kill()
@@ -69,11 +69,11 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def open_and_charge(url: str, kind: str, start: Barrier, outcomes: SimpleQueue[int | str]) -> None:
     ledger = Ledger(url)
     total, asked = KINDS[kind]
-    start.wait(60)
+    start.wait(600)
     try:
         ledger.open("scans", **total)
         # opening lets them through one by one: line up again
-        start.wait(60)
+        start.wait(600)
         outcomes.put(ledger.charge("scans", **asked, what=f"process {os.getpid()}").id)
     except BudgetExhausted as error:
         outcomes.put(str(error))
@@ -123,7 +123,7 @@ def test_threads_are_as_safe_as_processes(url: str) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     assert sorted(granted) == [charge.id for charge in ledger.history("scans")]
     assert len(granted) == 10
 
@@ -176,7 +176,7 @@ def release(ledger: Ledger, amount: str, released: Path) -> int:
 
 
 def release_until_exhausted(ledger: Ledger, released: Path, amount: str, start: Barrier) -> None:
-    start.wait(60)
+    start.wait(600)
     try:
         while True:
             number = release(ledger, amount, released)
@@ -222,7 +222,7 @@ def kill_at_random(ledger: Ledger, released: Path, rounds: int) -> None:
         for process in processes:
             process.start()
         size = released.stat().st_size
-        start.wait(60)
+        start.wait(600)
         # every other time the moment is counted from the first release, so that there are some however slow the machine is
         while number % 2 and released.stat().st_size == size:
             time.sleep(0.001)
@@ -230,7 +230,7 @@ def kill_at_random(ledger: Ledger, released: Path, rounds: int) -> None:
             time.sleep(moments.uniform(0.0, 4.0 * duration))
             process.kill()
         for process in processes:
-            process.join(60)
+            process.join(600)
             assert process.exitcode == -signal.SIGKILL
         assert check(ledger, released) >= 5 + (number + 1) // 2
 
@@ -266,7 +266,7 @@ def test_killed_at_every_step_of_a_charge_the_ledger_is_as_before(url: str, tmp_
     for step in range(100):
         process = PROCESSES.Process(target=release_and_die_at_step, args=(ledger, tmp_path / "released", step))
         process.start()
-        process.join(60)
+        process.join(600)
         if process.exitcode == 0:
             break
         assert process.exitcode == -signal.SIGKILL
@@ -283,7 +283,7 @@ def test_after_a_crash_of_the_server_every_release_keeps_its_charge(tmp_path: Pa
     start = PROCESSES.Barrier(2)
     process = PROCESSES.Process(target=release_until_exhausted, args=(ledger, released, "0.001", start))
     process.start()
-    start.wait(60)
+    start.wait(600)
     while not released.exists():
         time.sleep(0.01)
     time.sleep(0.3)

@@ -89,10 +89,14 @@ def test_distances_are_invariant_under_the_symmetries_of_the_family(manifold: Ma
         axis = boost - manifold.origin
         reflection = np.eye(shape[0]) - 2.0 * np.outer(axis, reflect @ axis) / (axis @ reflect @ axis)
         moved = p @ (a @ reflection).T, q @ (a @ reflection).T
-    else:
+    elif name in ("Euclidean", "Sphere"):
         a = random_orthogonal(shape[0], rng)
         shift = rng.normal(size=shape) if name == "Euclidean" else 0.0
         moved = p @ a.T + shift, q @ a.T + shift
+    else:
+        # Cartan: on a symmetric space every geodesic symmetry is an isometry
+        p, q = (random_points(manifold, 20, rng, spread=0.3 * min(manifold.injectivity_radius, 3.0)) for _ in range(2))
+        moved = tuple(manifold.exp(manifold.origin, -manifold.log(manifold.origin, x)) for x in (p, q))
     assert np.abs(np.asarray(manifold.dist(*moved)) - manifold.dist(p, q)).max() < CLOSE
 
 

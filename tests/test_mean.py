@@ -472,6 +472,31 @@ def test_far_clusters_meet_the_default_tolerance_in_wide_balls(
     converged(on_axes(ball, ends), ball, most_passes=300)
 
 
+@pytest.mark.parametrize("radius", [12.0, 20.0, 40.0, 60.0])
+@pytest.mark.parametrize("manifold", [SPD(2), SPD(3), SPD(5), Hyperbolic(3), Product(SPD(3), Sphere(2))], ids=repr)
+def test_in_a_very_wide_ball_the_mean_is_as_good_as_the_records_allow(manifold: Manifold, radius: float) -> None:
+    """The mean of the same records in a narrow ball, which can promise many digits, is the oracle."""
+    radius = min(radius, 0.9 * Ball(manifold, manifold.origin, 1e-3).max_radius)
+    x = random_points(manifold, 200, np.random.default_rng(26))
+    narrow = frechet_mean(x, Ball(manifold, manifold.origin, 1.2))
+    wide = frechet_mean(x, Ball(manifold, manifold.origin, radius))
+    assert wide.error_bound < 1e-7
+    assert wide.iterations <= 10
+    assert manifold.dist(wide.point, narrow.point) <= wide.error_bound + narrow.error_bound
+
+
+@pytest.mark.parametrize("far", [5.0, 15.0, 19.0])
+def test_in_a_very_wide_ball_records_far_out_cost_digits_but_nothing_else(far: float) -> None:
+    """A record at distance ``far`` on a line of scalings, where the mean is that of numbers."""
+    ball = Ball(SPD(3), np.eye(3), 20.0)
+    heights = np.append(np.linspace(-0.5, 0.5, 41), far)
+    result = frechet_mean(np.exp(heights / math.sqrt(3.0))[:, None, None] * np.eye(3), ball)
+    exact = np.exp(heights.mean() / math.sqrt(3.0)) * np.eye(3)
+    assert ball.manifold.dist(result.point, exact) <= result.error_bound
+    assert math.isfinite(result.error_bound)
+    assert result.iterations <= 10
+
+
 def test_log_eigenvalues_up_to_twelve_converge() -> None:
     rng = np.random.default_rng(26)
     turns = np.linalg.qr(rng.normal(size=(60, 3, 3)))[0]

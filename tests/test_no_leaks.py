@@ -498,7 +498,7 @@ def test_an_unforeseen_failure_shows_nothing_of_the_records(module: str, name: s
     (tmp_path / "broken.py").write_text(BROKEN)
     command = [sys.executable, "broken.py", module, name, kind, "mean", "x.npy", "-m", "Sphere(2)", "-r", "0.95", "-e", "50"]
     environment = {**os.environ, "COLUMNS": "200"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode != 0
     assert done.stdout == ""
     assert done.stderr

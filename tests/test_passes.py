@@ -17,8 +17,7 @@ from geodp import SPD, Ball, Manifold, SPDLogEuclidean, Sphere, frechet_mean
 from geodp.compute import kernels, passes, spd_kernel
 from geodp.inputs import EPSILON
 from geodp.manifolds.spd import vector_from_symmetric
-from geodp.records.chunks import pass_over_block
-from geodp.statistics.mean import _sum_rounding
+from geodp.records.chunks import read_block
 
 FAST = [
     (SPD(2), passes.SPD2),
@@ -47,12 +46,12 @@ def setting(manifold: Manifold, count: int = 1000) -> tuple[np.ndarray, np.ndarr
 
 def allowed(manifold: Manifold, p: np.ndarray, result: passes.Pass) -> float:
     """Twice what either evaluator may be off by, a unit of weight."""
-    return 4.0 * (manifold.log_rounding(p, result.reach) + _sum_rounding(result.reach))
+    return 4.0 * (manifold.log_rounding(p, result.reach) + passes.sum_rounding(result.reach))
 
 
 @every_fast_one
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_fast_pass_equals_the_general_one(manifold: Manifold, kind: type[passes.FastEvaluator], weighted: bool) -> None:
+def test_a_fast_pass_equals_the_general_one(manifold: Manifold, kind: type[passes.Evaluator], weighted: bool) -> None:
     x, p, rng = setting(manifold)
     weights = rng.uniform(size=len(x)) if weighted else None
     fast, general = kind(manifold).evaluate(p, x, weights), passes.GeneralEvaluator(manifold).evaluate(p, x, weights)
@@ -65,7 +64,7 @@ def test_a_fast_pass_equals_the_general_one(manifold: Manifold, kind: type[passe
 
 
 @every_fast_one
-def test_the_hessian_predicts_how_the_gradient_changes(manifold: Manifold, kind: type[passes.FastEvaluator]) -> None:
+def test_the_hessian_predicts_how_the_gradient_changes(manifold: Manifold, kind: type[passes.Evaluator]) -> None:
     # the step from a point near the mean must land much closer to it; a wrong Hessian would not
     x, _, _ = setting(manifold)
     ball = Ball(manifold, manifold.origin, 1.2 / np.sqrt(max(manifold.curvature, 1.0)))
@@ -80,56 +79,105 @@ def test_the_hessian_predicts_how_the_gradient_changes(manifold: Manifold, kind:
     assert manifold.dist(moved, mean) < (2e-6 if newton else 1.5e-4)
 
 
+def assert_clipped(manifold: Manifold, ball: Ball, kept: np.ndarray, records: np.ndarray) -> None:
+    """These are the records that the ball makes of them, up to rounding, and none is outside."""
+    rounding = 4.0 * manifold.log_rounding(ball.center, ball.reach)
+    assert manifold.raw_dist(ball.center, kept).max() <= ball.reach
+    assert manifold.raw_dist(ball.clip(records), kept).max() <= rounding
+
+
+def ball_of(manifold: Manifold, radius: float = 1.2) -> Ball:
+    return Ball(manifold, manifold.origin, radius / np.sqrt(max(manifold.curvature, 1.0)))
+
+
+def outside_by(ball: Ball, times: float) -> np.ndarray:
+    manifold = ball.manifold
+    return manifold.exp(ball.center, manifold.tangent(ball.center, times * ball.radius * np.eye(manifold.dim)[0]))
+
+
 @every_fast_one
-def test_clipping_on_the_fast_path_equals_the_ball(manifold: Manifold, kind: type[passes.FastEvaluator]) -> None:
-    x, _, _ = setting(manifold)
-    radius = 1.2 / np.sqrt(max(manifold.curvature, 1.0))
-    ball = Ball(manifold, manifold.origin, radius)
-    result, kept = kind(manifold).clip(ball, ball.center, x, None)
-    assert kept is x
-    assert result.seen > 0.0
-    outside = x.copy()
-    outside[5], outside[-1] = (
-        np.nan,
-        manifold.exp(manifold.origin, manifold.tangent(manifold.origin, 1.1 * radius * np.eye(manifold.dim)[0])),
+@pytest.mark.parametrize("weighted", [False, True])
+def test_clipping_equals_the_ball_and_makes_the_pass_at_the_centre(
+    manifold: Manifold, kind: type[passes.Evaluator], weighted: bool
+) -> None:
+    x, _, rng = setting(manifold)
+    ball = ball_of(manifold)
+    weights = rng.uniform(size=len(x)) if weighted else None
+    x[5], x[-1], x[300:310] = np.nan, outside_by(ball, 1.1), outside_by(ball, 1.01)
+    kept = x.copy()
+    result = kind(manifold).clip(ball, kept, weights)
+    assert_clipped(manifold, ball, kept, x)
+    assert np.array_equal(kept[5], ball.center)
+    general = passes.GeneralEvaluator(manifold).evaluate(ball.center, ball.clip(x), weights)
+    mass = len(x) if weights is None else weights.sum()
+    assert np.abs(result.log + result.log_low - general.log - general.log_low).max() <= mass * allowed(
+        manifold, ball.center, general
     )
-    result, kept = kind(manifold).clip(ball, ball.center, outside, None)
-    assert result.seen == 0.0
-    assert np.array_equal(kept, ball.clip(outside))
-    assert not np.shares_memory(kept, outside)
+    assert result.square == pytest.approx(general.square, rel=1e-9)
+    assert result.reach == pytest.approx(general.reach, rel=1e-6)
 
 
 @every_fast_one
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0, 0.0, 1e308, 1e-308])
-def test_no_record_that_is_off_gets_past_the_fast_path(manifold: Manifold, kind: type[passes.FastEvaluator], bad: float) -> None:
+def test_no_record_that_is_off_gets_past_the_fast_path(manifold: Manifold, kind: type[passes.Evaluator], bad: float) -> None:
     x, _, _ = setting(manifold, 300)
     x[7] = bad
     x[8] *= 1.01
     x[9, 0] += 1e-4
-    ball = Ball(manifold, manifold.origin, 1.2 / np.sqrt(max(manifold.curvature, 1.0)))
-    _, kept = kind(manifold).clip(ball, ball.center, x, None)
-    assert np.array_equal(kept, ball.clip(x))
+    x[10].flat[1] = bad
+    ball = ball_of(manifold)
+    kept = x.copy()
+    kind(manifold).clip(ball, kept, None)
+    assert_clipped(manifold, ball, kept, x)
+
+
+@pytest.mark.parametrize(("manifold", "kind"), [case for case in FAST if isinstance(case[0], Sphere)], ids=repr)
+@pytest.mark.parametrize("share", [1e-7, 1e-3, 0.05, 0.3, 0.999])
+def test_records_next_to_the_antipode_are_brought_into_the_ball(
+    manifold: Sphere, kind: type[passes.Evaluator], share: float
+) -> None:
+    """The way from the antipode to the centre has no direction; that from a point beside it hardly one."""
+    rng = np.random.default_rng(1)
+    ball = Ball(manifold, random_points(manifold, 1, rng)[0], share * 0.5 * np.pi * manifold.radius)
+    directions = rng.normal(size=(400, manifold.dim))
+    directions /= np.linalg.vector_norm(directions, axis=-1, keepdims=True)
+    lengths = manifold.diameter - ball.radius * np.geomspace(1e-18, 0.9, 400)
+    x = manifold.raw_exp(ball.center, manifold.raw_tangent(ball.center, directions * lengths[:, None]))
+    x[0] = -ball.center
+    kind(manifold).clip(ball, x, None)
+    assert manifold.raw_dist(ball.center, x).max() <= ball.reach
+    assert np.abs(np.linalg.vector_norm(x, axis=-1) - manifold.radius).max() <= 1e-6 * manifold.radius
 
 
 @pytest.mark.parametrize(("manifold", "kind"), FAST[:9], ids=repr)
-def test_matrices_whose_eigenvalues_spread_far_take_the_general_path(
-    manifold: Manifold, kind: type[passes.FastEvaluator]
+def test_matrices_whose_eigenvalues_spread_far_are_treated_as_accurately_as_by_the_general_path(
+    manifold: SPD, kind: type[passes.Evaluator]
 ) -> None:
-    x, p, _ = setting(manifold, 300)
-    x[0] = np.diag(np.geomspace(1e-3, 1e3, manifold.k))
-    assert kind(manifold).evaluate(p, x, None).seen == 0.0
+    x, p, rng = setting(manifold, 300)
+    turns = np.linalg.qr(rng.normal(size=(20, manifold.k, manifold.k)))[0]
+    spread = np.exp(np.linspace(-7.0, 7.0, manifold.k) * rng.uniform(0.8, 1.0, size=(20, 1)))
+    x[::15] = (turns * spread[:, None, :]) @ turns.transpose(0, 2, 1)
+    x[::15] = 0.5 * (x[::15] + x[::15].transpose(0, 2, 1))
+    fast, general = kind(manifold).evaluate(p, x, None), passes.GeneralEvaluator(manifold).evaluate(p, x, None)
+    assert np.abs(fast.log + fast.log_low - general.log - general.log_low).max() <= len(x) * allowed(manifold, p, general)
+    assert fast.reach == pytest.approx(general.reach, rel=1e-6)
+    ball = ball_of(manifold)
+    kept = x.copy()
+    kind(manifold).clip(ball, kept, None)
+    assert manifold.raw_dist(ball.center, kept).max() <= ball.reach
+    assert manifold.raw_dist(ball.clip(x), kept).max() <= 4.0 * manifold.log_rounding(ball.center, general.reach)
 
 
 @every_fast_one
-def test_a_block_of_another_length_than_its_weights_is_refused(manifold: Manifold, kind: type[passes.FastEvaluator]) -> None:
+def test_a_block_of_another_length_than_its_weights_is_refused(manifold: Manifold, kind: type[passes.Evaluator]) -> None:
     # compiled code has no bounds checks and would read what lies behind the weights
     x, p, _ = setting(manifold, 100)
     ball = Ball(manifold, manifold.origin, 1.2 / np.sqrt(max(manifold.curvature, 1.0)))
     with pytest.raises(ValueError, match="holds 100 records but was declared to hold 60"):
-        pass_over_block(kind(manifold), ball, p, x, np.ones(60))
+        read_block(kind(manifold), ball, p, x, np.ones(60))
 
 
-KERNELS: dict[type[passes.FastEvaluator], Callable[[], Any]] = {
+KERNELS: dict[type[passes.Evaluator], Callable[[], Any]] = {
     passes.SPD2: lambda: kernels.spd2,
     passes.SPD3: lambda: kernels.spd3,
     passes.SPDCompiled: lambda: spd_kernel.spd,
@@ -139,18 +187,19 @@ KERNELS: dict[type[passes.FastEvaluator], Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize(("manifold", "kind"), [case for case in FAST if case[1] in KERNELS], ids=repr)
-def test_nothing_is_compiled_because_a_record_was_moved(manifold: Manifold, kind: type[passes.FastEvaluator]) -> None:
+def test_nothing_is_compiled_because_a_record_was_moved(manifold: Manifold, kind: type[passes.Evaluator]) -> None:
     """Compiled code stays on disk, one piece for each type of argument: clipped records must be of the type of the others."""
     x, p, _ = setting(manifold)
     evaluator, kernel = kind(manifold), KERNELS[kind]()
-    x.flags.writeable = False  # as a file mapped into memory is
-    evaluator.evaluate(p, x, None)
+    evaluator.clip(ball_of(manifold), x.copy(), None)
     before = list(kernel.signatures)
     assert before
+    x.flags.writeable = False  # as a file mapped into memory is
+    evaluator.evaluate(p, x, None)
     evaluator.evaluate(p, x.copy(), None)
-    ball = Ball(manifold, manifold.origin, 0.2 / np.sqrt(max(manifold.curvature, 1.0)))
-    _, clipped = evaluator.clip(ball, ball.center, x, None)
-    assert clipped is not x
+    clipped = x.copy()
+    evaluator.clip(ball_of(manifold, 0.2), clipped, None)
+    assert not np.array_equal(clipped, x)
     evaluator.evaluate(p, clipped, None)
     assert kernel.signatures == before
 

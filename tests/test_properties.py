@@ -285,10 +285,10 @@ def test_the_estimator_treats_invalid_records_as_the_release_does(manifold: Mani
 
     ball = ball_of(manifold)
     x = spoil(records_of(ball), manifold)
-    model = PrivateFrechetMean(manifold, radius=ball.radius, epsilon=40.0)
     seeded(monkeypatch, 4)
     expected = private_mean(x, ball, 40.0).value
     for shape in (x.shape, (len(x), -1)):
+        model = PrivateFrechetMean(manifold, radius=ball.radius, epsilon=40.0)
         seeded(monkeypatch, 4)
         assert np.array_equal(model.fit(x.reshape(shape)).location_, expected)
 

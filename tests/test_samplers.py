@@ -16,11 +16,11 @@ from cases import MANIFOLDS, random_points
 from scipy import stats
 
 from geodp.inputs import Array
-from geodp.laws import Gaussian, Laplace, comparison
-from geodp.laws.comparison import is_isotropic
+from geodp.laws import Gaussian, Laplace
+from geodp.laws.comparison import Comparison
 from geodp.laws.families import Law
 from geodp.laws.metropolis import metropolis
-from geodp.manifolds import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, Sphere
+from geodp.manifolds import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, Sphere, VolumeBound
 
 LEVEL = 1e-4
 
@@ -122,11 +122,11 @@ def test_points_follow_the_law_around_any_center(manifold: Manifold, law_type: t
     x = law.sample(center, 2500, np.random.default_rng(18))
     assert manifold.check_point(x) is None
     assert radius_fits(law, manifold.dist(center, x)) > LEVEL
-    if is_isotropic(manifold):
+    if manifold.roots.isotropic:
         assert directions_fit(law, center, x) > LEVEL
 
 
-@pytest.mark.parametrize("manifold", [m for m in MANIFOLDS if not is_isotropic(m)], ids=str)
+@pytest.mark.parametrize("manifold", [m for m in MANIFOLDS if not m.roots.isotropic], ids=str)
 def test_acceptance_rate_is_what_happens(manifold: Manifold) -> None:
     for sigma in list(sigmas(manifold))[:2]:
         law = Laplace(manifold, sigma)
@@ -135,18 +135,18 @@ def test_acceptance_rate_is_what_happens(manifold: Manifold) -> None:
         assert stats.binomtest(accepted, trials, min(law.acceptance_rate, 1.0)).pvalue > LEVEL
 
 
-@pytest.mark.parametrize("manifold", [m for m in MANIFOLDS if is_isotropic(m)], ids=str)
+@pytest.mark.parametrize("manifold", [m for m in MANIFOLDS if m.roots.isotropic], ids=str)
 def test_isotropic_manifolds_accept_every_trial_because_the_envelope_is_the_density(manifold: Manifold) -> None:
     rng = np.random.default_rng(20)
     coordinates = rng.normal(size=(200, manifold.dim))
     length = rng.uniform(0.01, 0.99, size=200) * min(manifold.diameter, 5.0)
     coordinates *= (length / np.linalg.vector_norm(coordinates, axis=-1))[:, None]
     density = manifold.log_volume_density(manifold.origin, manifold.tangent(manifold.origin, coordinates))
-    np.testing.assert_allclose(comparison.log_envelope(manifold, length), density, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(manifold.volume_bound.log_value(length), density, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    "manifold", [m for m in MANIFOLDS if not is_isotropic(m)] + [SPD(10), Product(Hyperbolic(2), Hyperbolic(5))], ids=str
+    "manifold", [m for m in MANIFOLDS if not m.roots.isotropic] + [SPD(10), Product(Hyperbolic(2), Hyperbolic(5))], ids=str
 )
 def test_the_envelope_bounds_the_volume_density(manifold: Manifold) -> None:
     rng = np.random.default_rng(21)
@@ -156,7 +156,7 @@ def test_the_envelope_bounds_the_volume_density(manifold: Manifold) -> None:
     vectors = manifold.tangent(manifold.origin, coordinates)
     density = np.asarray(manifold.log_volume_density(manifold.origin, vectors))
     inside = np.asarray(manifold.inside_cut_locus(manifold.origin, vectors))
-    assert (density[inside] <= comparison.log_envelope(manifold, length)[inside] + 1e-9).all()
+    assert (density[inside] <= manifold.volume_bound.log_value(length)[inside] + 1e-9).all()
 
 
 # ---------------------------------------------------------------------------- positive-definite matrices
@@ -229,8 +229,8 @@ def test_a_missing_jacobian_is_rejected(manifold: Manifold, monkeypatch: pytest.
     law = Laplace(manifold, 0.3 / (manifold.volume_entropy or 1.0))
     honest = law.sample(manifold.origin, 40_000, np.random.default_rng(28))
     assert radius_fits(law, manifold.dist(manifold.origin, honest)) > LEVEL
-    monkeypatch.setattr(comparison, "log_envelope", lambda manifold, radius: np.zeros_like(radius))
-    flat = comparison.Comparison(manifold, law.log_kernel).sample(manifold.origin, 40_000, np.random.default_rng(28))
+    monkeypatch.setattr(VolumeBound, "log_value", lambda self, radius: np.zeros_like(radius))
+    flat = Comparison(manifold, law.log_kernel).sample(manifold.origin, 40_000, np.random.default_rng(28))
     assert radius_fits(law, manifold.dist(manifold.origin, flat)) < LEVEL
 
 

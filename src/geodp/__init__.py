@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from geodp._version import __version__
 from geodp.manifolds import (
+    HPD,
     SPD,
     Euclidean,
     Grassmann,
@@ -22,6 +23,7 @@ from geodp.manifolds import (
     Rotations,
     SPDLogEuclidean,
     Sphere,
+    Torus,
 )
 from geodp.manifolds.ball import Ball
 from geodp.statistics.sensitivity import sensitivity
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from geodp.statistics.mean import MeanResult, frechet_mean
 
 __all__ = [
+    "HPD",
     "SPD",
     "ApproximateDP",
     "AuditResult",
@@ -64,6 +67,7 @@ __all__ = [
     "Rotations",
     "SPDLogEuclidean",
     "Sphere",
+    "Torus",
     "ZeroConcentratedDP",
     "__version__",
     "audit",

@@ -38,11 +38,12 @@ import numpy as np
 from geodp._version import __version__
 from geodp.arithmetic.entropy import Entropy
 from geodp.files import parse_manifold
-from geodp.inputs import Array, refuse_mask, whole_number
+from geodp.inputs import Array, is_line, refuse_mask, whole_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.selection import Selection
+from geodp.privacy.budgets import REPLACE_ONE
 from geodp.privacy.cost import Cost, compose, concentrated_rho, cost_from_dict, laplace_ratio, pure_epsilon, selection_epsilon
 from geodp.privacy.ledger import Ledger
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
@@ -214,7 +215,7 @@ class BallRelease:
     dataset: str | None = None
     charge: int | None = None
     private: bool = True
-    neighbours: str = "replace one record"
+    neighbours: str = REPLACE_ONE
     version: str = __version__
 
     @property
@@ -266,12 +267,20 @@ class BallRelease:
             outer = None if stored["outer_radius"] is None else Ball(manifold, stored["outer_center"], stored["outer_radius"])
             asked = privacy_of(*(stored.get(name) for name in ("epsilon", "delta", "rho", "mu")))
             search = plan_search(outer or manifold, stored["n"], asked, privacy_of(**stored["then"]))
+            dataset, charge = stored["dataset"], stored["charge"]
             if (
                 stored["summary"] == "ball"
                 and search.cost == cost_from_dict(stored["cost"])
-                and stored["private"] in (True, False)
+                and stored["steps"] == [str(step) for step in search.steps]
+                and stored["notion"] == asked.words
+                and stored["neighbours"] == REPLACE_ONE
+                and isinstance(stored["private"], bool)
+                and (charge is None if dataset is None else is_line(dataset) and type(charge) is int and charge > 0)
+                # a search with reproducible bits charges no budget
+                and (stored["private"] or dataset is None)
+                and is_line(stored["geodp"])
             ):
-                return cls(ball, search, stored["dataset"], stored["charge"], stored["private"], version=stored["geodp"])
+                return cls(ball, search, dataset, charge, stored["private"], version=stored["geodp"])
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
             pass
         # no field is quoted: the text may be anything, such as a file of records

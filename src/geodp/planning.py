@@ -9,7 +9,7 @@ from typing import Any, Literal, final, get_args
 
 from scipy.optimize import brentq
 
-from geodp.inputs import real_number, whole_number
+from geodp.inputs import moderate_length, real_number, whole_number
 from geodp.laws.flat import Family, FlatNoise
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
@@ -279,7 +279,7 @@ def _positive(error: float) -> float:
     value = real_number(error, "the error to reach")
     if not 0.0 < value < math.inf:
         raise ValueError(f"the error to reach must be positive and finite but is {value}")
-    return value
+    return moderate_length(value, "the error to reach")
 
 
 def _paper_error(measurement: Measurement) -> float | None:

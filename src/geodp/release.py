@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from geodp._version import __version__
 from geodp.arithmetic.entropy import NotPrivate
 from geodp.files import parse_manifold
-from geodp.inputs import Array, real_number, refuse_mask
+from geodp.inputs import Array, is_line, real_number, refuse_mask
 from geodp.laws.flat import Family
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball, checked_ball
@@ -479,7 +479,7 @@ def private_summary(
     if not 0.0 < claim < math.inf:
         raise ValueError(f"the sensitivity must be positive and finite but is {claim:g}: how far can one record move the value?")
     statistic = ClaimedSummary(manifold, claim, _summary_ball(manifold, base, radius))
-    if not _is_line(neighbours):
+    if not is_line(neighbours):
         raise ValueError("neighbours must be a line of text that says who they are")
     measurement = Measurement(statistic, 1, privacy, mechanism, law, neighbours=neighbours)
     refuse_mask(value, "the value")
@@ -770,16 +770,12 @@ def _is_positive(value: Any) -> bool:
     return isinstance(value, float | int) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
-def _is_line(value: Any) -> bool:
-    return isinstance(value, str) and value != "" and value.isprintable()
-
-
 def _or_null(requirement: _Requirement) -> _Requirement:
     return _Requirement(f"{requirement.words}, or null", lambda value: value is None or requirement.met(value))
 
 
 _POSITIVE = _Requirement("a positive and finite number", _is_positive)
-_LINE = _Requirement("a line of text", _is_line)
+_LINE = _Requirement("a line of text", is_line)
 _WHOLE = _Requirement("a whole number from 1 to 2^63", _is_whole)
 _MECHANISMS = {
     f"{mechanism.adjective} {family.capitalize()}": (mechanism, family)

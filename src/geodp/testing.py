@@ -11,7 +11,27 @@ by how much it does not. In a test suite of your own::
         holds(MyManifold(3))
 
 The points are random, from a seed that depends on the manifold alone. Tolerances are in units of the machine epsilon times a
-generous constant: every property holds exactly in real arithmetic.
+generous constant, or said where a number is searched for: every property holds exactly in real arithmetic, so a right manifold
+passes or fails for good, and there are no false alarms but the one in a million of the two tests that draw.
+
+Sensitivity, certificate and noise rest on numbers that a manifold gives about itself. Each is held against what its maps ``exp``,
+``log`` and ``dist`` say, never against another number of its own:
+
+=======================================  ==========================================================================
+number                                   held against
+=======================================  ==========================================================================
+roots, rank, dimension                   the spectrum of the curvature operator, from Jacobi fields
+largest and lowest curvature             a search for the plane of the most curvature of either sign
+injectivity radius, diameter, cut locus  a search for the geodesic that is shortest for the shortest and the longest time
+volume density, its bound                differences of ``exp``
+volume entropy                           the growth of the density along geodesics
+rounding of ``log``                      what the last bits of its arguments do to it: a bound that covers less is wrong
+requirements                             random arrays, points of the wrong size, projections of anything
+isometries                               distances, and geodesic symmetries (Cartan)
+exact sampler                            ``exp``, ``dist`` and differences of ``exp``; an importance sampler of its own
+=======================================  ==========================================================================
+
+A rounding bound is an inequality with room to spare: one that is too small by less than that room is not noticed.
 """
 
 from __future__ import annotations
@@ -31,13 +51,13 @@ from geodp.manifolds import Manifold
 CLOSE = 2e-11
 
 
-def check_manifold(manifold: Manifold) -> None:
+def check_manifold(manifold: Manifold, *, slow: bool = False) -> None:
     """Check all :data:`PROPERTIES` of a manifold; an ``AssertionError`` names the first that does not hold.
 
     >>> from geodp import Sphere
     >>> check_manifold(Sphere(2))
     """
-    for holds in PROPERTIES:
+    for holds in (*PROPERTIES, *(SLOW_PROPERTIES if slow else ())):
         try:
             holds(manifold)
         except AssertionError as error:
@@ -288,6 +308,11 @@ def log_volume_density_is_the_logarithm_of_the_jacobian_determinant_of_exp(manif
 
 def log_jacobian(manifold: Manifold, p: Array, c: Array) -> float:
     """``log |det d exp_p|`` at the velocity with coordinates ``c``, from differences of ``exp`` alone."""
+    return float(np.linalg.slogdet(jacobian(manifold, p, c))[1])
+
+
+def jacobian(manifold: Manifold, p: Array, c: Array) -> Array:
+    """The derivative of ``exp_p`` at the velocity with coordinates ``c``, in orthonormal frames, from differences."""
     end = manifold.exp(p, manifold.tangent(p, c))
 
     def differences(step: float) -> Array:
@@ -296,7 +321,134 @@ def log_jacobian(manifold: Manifold, p: Array, c: Array) -> float:
         return (ahead - behind) / (2.0 * step)
 
     # Richardson's extrapolation: the error is of order step^4, about 1e-11, and that of rounding about 1e-13
-    return float(np.linalg.slogdet((4.0 * differences(1e-3) - differences(2e-3)) / 3.0)[1])
+    return (4.0 * differences(1e-3) - differences(2e-3)) / 3.0
+
+
+# ---------------------------------------------------------------------- curvature
+
+
+def curvature_operator(manifold: Manifold, c: Array) -> tuple[Array, Array]:
+    """Eigenvalues and eigenvectors of ``Y -> R(Y, X)X`` at the origin, ``X`` the unit vector with coordinates ``c``.
+
+    On a symmetric space a Jacobi field along ``X`` that starts at 0 in an eigendirection of curvature ``k`` has the length
+    ``sin(sqrt(k) t)/sqrt(k)``, so the singular values of the derivative of ``exp`` at ``t X`` are ``sn(sqrt(k) t)``, of which
+    ``log sn = -k t^2/6 - (k t^2)^2/180 - (k t^2)^3/2835 - ...`` for either sign of ``k``.
+    """
+    t = 0.1 * min(1.0, manifold.injectivity_radius)
+    _, singular, right = np.linalg.svd(jacobian(manifold, manifold.origin, t * c))
+    x = -6.0 * np.log(singular)
+    return (x - x**2 / 30.0 + 11.0 * x**3 / 6300.0) / t**2, right
+
+
+def roots_are_the_spectrum_of_the_curvature_operator(manifold: Manifold) -> None:
+    """With multiplicities: 0 as often as the rank says, and ``+-alpha(X)^2`` as often as each root says."""
+    roots, rng = manifold.roots, _rng(manifold)
+    _true(manifold.dim == roots.dim, f"the dimension is {manifold.dim} but that of the roots {roots.dim}")
+    _true(manifold.rank == roots.rank, f"the rank is {manifold.rank} but that of the roots {roots.rank}")
+    for _ in range(3):
+        c = _unit(rng.normal(size=manifold.dim))
+        radial = manifold.raw_radial_part(manifold.origin, manifold.tangent(manifold.origin, c))
+        _small(np.linalg.vector_norm(radial) - 1.0, CLOSE, "the length of the radial part of a unit vector minus 1")
+        expected = np.repeat(roots.signs * (roots.rates @ radial) ** 2, roots.multiplicities)
+        found = np.sort(curvature_operator(manifold, c)[0])
+        scale = max(1.0, float(np.abs(found).max()))
+        expected = np.sort(np.concatenate([np.zeros(roots.rank), expected]))
+        _small((found - expected) / scale, 1e-4, "an eigenvalue of the curvature operator minus that of the roots")
+
+
+def curvature_bounds_are_the_extreme_curvatures_of_planes(manifold: Manifold) -> None:
+    """``X`` and the eigenvector of most curvature take turns, which raises the curvature of their plane until it is extreme."""
+    rng, found = _rng(manifold), [0.0]
+    for which in (0, -1):
+        for _ in range(3):
+            c = _unit(rng.normal(size=manifold.dim))
+            for _ in range(6 if manifold.dim > 1 else 0):
+                values, vectors = curvature_operator(manifold, c)
+                order = np.argsort(values)
+                found.append(float(values[order[which]]))
+                c = _unit(vectors[order[which]] - (vectors[order[which]] @ c) * c)
+    for name, claimed, most in (
+        ("curvature", manifold.curvature, max(found)),
+        ("lowest_curvature", manifold.lowest_curvature, min(found)),
+    ):
+        tolerance = 0.02 * max(abs(most), 1e-3 * max(map(abs, found)), 1e-4)
+        _true(
+            abs(claimed - most) < tolerance,
+            f"{name} is {claimed:.6g}, but there are planes of curvature {most:.6g} and none past",
+        )
+    plane = manifold.plane_of_largest_curvature
+    _small(plane @ plane.T - np.eye(len(plane)), CLOSE, "the Gram matrix of the plane of largest curvature minus the identity")
+    if manifold.curvature > 0.0:
+        values, vectors = curvature_operator(manifold, plane[0])
+        steepness = float(np.sum(values * (vectors @ plane[1]) ** 2))
+        _true(abs(steepness - max(found)) < 0.02 * max(found), f"the plane of largest curvature has curvature {steepness:.6g}")
+
+
+def _unit(x: Array) -> Array:
+    return x / np.linalg.vector_norm(x, axis=-1, keepdims=True)
+
+
+def geodesic_symmetries_are_isometries(manifold: Manifold) -> None:
+    """Cartan's definition of a symmetric space; together with ``move_origin`` it makes the manifold homogeneous."""
+    rng, spread = _rng(manifold), 0.3 * min(manifold.injectivity_radius, 3.0)
+    center = random_points(manifold, 1, rng, spread)[0]
+    x, y = (manifold.exp(center, random_tangents(manifold, np.stack([center] * 12), rng, spread)) for _ in range(2))
+    mirrored = [manifold.exp(center, -manifold.log(center, points)) for points in (x, y)]
+    _small(
+        np.asarray(manifold.dist(*mirrored)) - manifold.dist(x, y), CLOSE, "the change of a distance under a geodesic symmetry"
+    )
+
+
+def injectivity_radius_and_diameter_are_the_extreme_cut_times(manifold: Manifold) -> None:
+    """A search over directions for the geodesic from the origin that stops being shortest first, and for the one that does last.
+
+    What it finds is a bound from one side, and good to a few per cent from the other.
+    """
+    if math.isinf(manifold.injectivity_radius) or math.isinf(manifold.diameter):
+        directions = manifold.tangent(manifold.origin, _unit(_rng(manifold).normal(size=(64, manifold.dim))))
+        far = np.asarray(manifold.dist(manifold.origin, manifold.exp(manifold.origin, 6.0 * directions)))
+        _true(
+            math.isinf(manifold.injectivity_radius) <= bool((far > 6.0 - 1e-6).all()),
+            f"the injectivity radius is infinite, but a geodesic of length 6 ends at distance {far.min():.6g}",
+        )
+    if math.isfinite(manifold.injectivity_radius):
+        first = _extreme_cut_time(manifold, -1.0)
+        ratio = manifold.injectivity_radius / first
+        _true(0.97 < ratio < 1.0 + 1e-4, f"the injectivity radius is {manifold.injectivity_radius:.6g}, but a geodesic "
+              f"is shortest up to {first:.6g} only, and none found stops before")  # fmt: skip
+    if math.isfinite(manifold.diameter):
+        last = _extreme_cut_time(manifold, 1.0)
+        ratio = manifold.diameter / last
+        _true(1.0 - 1e-4 < ratio < 1.06, f"the diameter is {manifold.diameter:.6g}, but a geodesic is shortest up to {last:.6g}, "
+              "and none found goes on")  # fmt: skip
+
+
+def _extreme_cut_time(manifold: Manifold, sign: float) -> float:
+    rng, best = _rng(manifold), -math.inf
+    centers = np.concatenate([np.eye(manifold.dim)[:32], rng.normal(size=(64, manifold.dim))])
+    for size in np.geomspace(0.5, 0.01, 40):
+        times = sign * _cut_times(manifold, _unit(centers))
+        if times.max() > best:
+            best, leader = float(times.max()), _unit(centers)[times.argmax()]
+        centers = leader + size * rng.normal(size=(48, manifold.dim)) / math.sqrt(manifold.dim)
+    return sign * best
+
+
+def _cut_times(manifold: Manifold, directions: Array) -> Array:
+    """Up to which length geodesics from the origin are shortest, by bisection: from distances alone."""
+    vectors = manifold.tangent(manifold.origin, directions)
+    shape = (-1, *(1,) * len(manifold.point_shape))
+    finite = [reach for reach in (manifold.injectivity_radius, manifold.diameter) if math.isfinite(reach)]
+    low, high = np.zeros(len(directions)), np.full(len(directions), 4.0 * max(finite))
+    for _ in range(20):
+        middle = 0.5 * (low + high)
+        ends = manifold.raw_exp(manifold.origin, middle.reshape(shape) * vectors)
+        shortest = manifold.raw_dist(manifold.origin, ends) > middle - 1e-7
+        low, high = np.where(shortest, middle, low), np.where(shortest, high, middle)
+    return 0.5 * (low + high)
+
+
+# ---------------------------------------------------------------------- volume
 
 
 def volume_bound_bounds_the_volume_density(manifold: Manifold) -> None:
@@ -309,6 +461,110 @@ def volume_bound_bounds_the_volume_density(manifold: Manifold) -> None:
     density = np.asarray(manifold.log_volume_density(manifold.origin, v))[inside]
     excess = density - manifold.volume_bound.log_value(_norm(manifold, manifold.origin, v)[inside])
     _true(excess.max() < 1e-9, f"the logarithm of the volume density exceeds that of its bound by {excess.max():.3g}")
+    if manifold.roots.isotropic:
+        _small(excess, 1e-9, "in an isotropic space, the logarithm of the volume density minus that of its bound")
+
+
+def volume_entropy_is_the_fastest_growth_of_the_volume_density(manifold: Manifold) -> None:
+    """Of ``log J(s X)/s`` for long ``s``, by a search over directions ``X`` in each factor; 0 where the diameter is finite."""
+    found = math.hypot(*(_fastest_growth(factor) for factor in manifold.components))
+    _true(
+        -1e-6 < manifold.volume_entropy - found < 0.03 * found + 1e-6,
+        f"volume_entropy is {manifold.volume_entropy:.6g}, but the volume density was seen to grow at the rate {found:.6g}",
+    )
+
+
+def _fastest_growth(manifold: Manifold) -> float:
+    if len(manifold.components) > 1:
+        return math.hypot(*map(_fastest_growth, manifold.components))
+    if math.isfinite(manifold.diameter):
+        return 0.0
+    lengths, rng = np.array([400.0, 800.0, 1600.0])[:, None, None], _rng(manifold)
+    directions, fastest = _unit(rng.normal(size=(256, manifold.dim))), -math.inf
+    for size in np.geomspace(0.5, 0.01, 40):
+        vectors = manifold.raw_tangent(manifold.origin, lengths * directions)
+        one, two, three = manifold.raw_log_volume_density(manifold.origin, vectors)
+        rates = ((three - two) - (two - one)) / 400.0  # powers of the length cancel
+        if rates.max() > fastest:
+            fastest, leader = float(rates.max()), directions[rates.argmax()]
+        directions = _unit(leader + size * rng.normal(size=(64, manifold.dim)) / math.sqrt(manifold.dim))
+    return fastest
+
+
+# ---------------------------------------------------------------------- rounding, and what is a point
+
+
+def log_rounding_covers_the_last_bits_of_its_arguments(manifold: Manifold) -> None:
+    """A logarithm cannot be known better than ``q`` is, and its bound also covers where ``p`` is.
+
+    The last bits of ``p`` and ``q`` are flipped at random, a million times enlarged so that no other rounding is seen. A bound on
+    the rounding of ``log`` must not be below what they do: also far away, next to the cut locus, and at all points of a ball.
+    """
+    rng, enlarged = _rng(manifold), 2.0**20
+    for reach in (0.1, 0.45, 0.9):
+        longest = reach * min(manifold.injectivity_radius, 6.0)
+        p = random_points(manifold, 30, rng)
+        v = random_tangents(manifold, p, rng, longest)
+        q = manifold.exp(p, v)
+        base, flipped = manifold.raw_log(p, q), _flipped(manifold, q, enlarged, rng)
+        moved = _norm(manifold, p, manifold.raw_project_tangent(p, manifold.raw_log(p, flipped) - base)) / enlarged
+        stored = np.asarray(manifold.dist(p, _flipped(manifold, p, enlarged, rng))) / enlarged
+        lengths = _norm(manifold, p, v)
+        bounds = np.array([manifold.log_rounding(at, float(length)) for at, length in zip(p, lengths, strict=True)])
+        for seen, what in ((moved, "q change log(p, q)"), (stored, "p move it")):
+            worst = int(np.argmax(seen - bounds))
+            _true(
+                seen[worst] <= bounds[worst],
+                f"log_rounding is {bounds[worst]:.3g}, but the last bits of {what} by {seen[worst]:.3g}",
+            )
+    radius = 0.45 * min(manifold.injectivity_radius, 4.0)
+    p, q = random_points(manifold, 60, rng, radius), random_points(manifold, 60, rng, radius)
+    moved = manifold.raw_log(p, _flipped(manifold, q, enlarged, rng)) - manifold.raw_log(p, q)
+    most = float(np.nanmax(_norm(manifold, p, manifold.raw_project_tangent(p, moved)))) / enlarged
+    bound = manifold.log_rounding_in_ball(manifold.origin, radius)
+    _true(most <= bound, f"log_rounding_in_ball is {bound:.3g}, but last bits change log(p, q) by {most:.3g} in the ball")
+
+
+def _flipped(manifold: Manifold, x: Array, enlarged: float, rng: np.random.Generator) -> Array:
+    """Points whose entries differ by half a unit in the last place of the largest, times ``enlarged``."""
+    size = np.abs(x).max(axis=tuple(range(1, x.ndim)), keepdims=True)
+    return manifold.raw_project(x + enlarged * 2.0**-53 * size * rng.uniform(-1.0, 1.0, size=x.shape))
+
+
+def requirements_accept_points_and_nothing_else(manifold: Manifold) -> None:
+    """An array that passes is a point: its projection is itself, and it is where its logarithm leads.
+
+    Held against arrays of random numbers of many sizes, projections of them, and points made longer by 3% and by half.
+    """
+    rng, shape = _rng(manifold), manifold.point_shape
+    points = random_points(manifold, 20, rng)
+    arrays = [scale * rng.normal(size=(60, *shape)) for scale in (1e-3, 0.3, 1.0, 3.0)]
+    with np.errstate(all="ignore"):
+        arrays += [manifold.raw_project(x) for x in arrays]
+    arrays += [factor * points for factor in (0.5, 0.97, 1.03, 1.5, -1.0)] + [points + 0.03 * rng.normal(size=points.shape)]
+    _true(manifold.valid(points).all(), "a point is refused")
+    for x in map(np.nan_to_num, arrays):
+        x = x[manifold.valid(x)]
+        if not len(x):
+            continue
+        size = np.abs(x).max(axis=tuple(range(1, x.ndim)))
+        try:
+            with np.errstate(all="ignore"):
+                off = np.abs(manifold.raw_project(x) - x).max(axis=tuple(range(1, x.ndim)))
+                distance = manifold.raw_dist(manifold.origin, x)
+                log = manifold.raw_log(manifold.origin, x)
+                back = manifold.raw_dist(manifold.raw_exp(manifold.origin, np.nan_to_num(log)), x)
+        except np.linalg.LinAlgError as error:
+            raise AssertionError(f"an array is taken for a point, but has no logarithm: {error}") from None
+        _true((off <= 1e-5 * size).all(), f"an array is taken for a point, but its projection is {off.max():.3g} away")
+        _true(np.isfinite(distance).all(), "an array is taken for a point, but has no distance from the origin")
+        _true((distance <= manifold.diameter + 1e-9).all(), "an array is taken for a point, but is farther than the diameter")
+        known = np.isfinite(log).all(axis=tuple(range(1, x.ndim)))  # not where the origin is in its cut locus
+        _true(known.mean() > 0.5, "an array is taken for a point, but has no logarithm")
+        _true((back[known] < 1e-4 * (1.0 + distance[known])).all(), "an array is taken for a point that its logarithm misses")
+
+
+# ---------------------------------------------------------------------- draws
 
 
 def draws_follow_the_law(manifold: Manifold) -> None:
@@ -321,6 +577,96 @@ def draws_follow_the_law(manifold: Manifold) -> None:
     steps = np.arange(4001) / 4000
     distance = max(np.abs(probability - steps[1:]).max(), np.abs(probability - steps[:-1]).max())
     _small(distance, 2.7 / math.sqrt(4000), "the distance between the radii of draws and their law")
+
+
+def the_exact_sampler_has_the_geometry_of_the_manifold(manifold: Manifold) -> None:
+    """What a draw is made of, held against ``exp``, ``dist`` and differences of ``exp``; nothing here is random.
+
+    For velocities of many lengths in an orthonormal frame: the density by which a draw is accepted is the Jacobian determinant
+    of ``exp``, no more than its envelope, and nothing past where geodesics stop being shortest; draws land as far from the
+    centre, and from each other, as their velocities say.
+    """
+    if not _has_exact_sampler(manifold):
+        return
+    rng, origin = _rng(manifold), manifold.origin
+    center = random_points(manifold, 1, rng)[0]
+    reach = min(3.0, 1.05 * manifold.diameter)
+    c = _unit(rng.normal(size=(12, manifold.dim))) * np.linspace(0.05, 1.0, 12)[:, None] * reach
+    if math.isfinite(manifold.injectivity_radius):
+        axes = _unit(np.eye(manifold.dim)[:2] + 0.02 * rng.normal(size=(min(manifold.dim, 2), manifold.dim)))
+        c = np.concatenate([c, *(part * manifold.injectivity_radius * axes for part in (0.97, 1.03))])
+    ends = manifold.exp(origin, manifold.tangent(origin, c))
+    lengths = np.linalg.vector_norm(c, axis=-1)
+    shortest = np.asarray(manifold.dist(origin, ends)) > lengths - 1e-9
+    landed = []
+    for velocity, length, inside in zip(c, lengths, shortest, strict=True):
+        density, envelope, point = _exactly(manifold, center, velocity)
+        _true(
+            (density is not None) == inside,
+            f"a draw of length {length:.4g} is {'refused' if inside else 'let'} past the cut locus",
+        )
+        landed.append(point)
+        if density is not None:
+            found = log_jacobian(manifold, origin, velocity) if length < 0.9 * reach else density
+            _small(density - found, 1e-5, "the logarithm of the density of a draw minus that of a Jacobian determinant")
+            _true(density < envelope + 1e-9, f"the envelope of a draw is below its density, {envelope:.6g} below {density:.6g}")
+            _true(
+                not manifold.roots.isotropic or density > envelope - 1e-9, "the density is not its envelope, but none is refused"
+            )
+    points = np.stack(landed)
+    _true(manifold.valid(points).all(), "a draw is no point")
+    off = np.abs(np.asarray(manifold.dist(center, points)) - manifold.dist(origin, ends))
+    _small(off, 1e-7, "the distance of a draw from its centre minus that of exp")
+    apart = np.asarray(manifold.dist(points[:, None], points)) - manifold.dist(ends[:, None], ends)
+    _small(apart, 1e-6, "the distance of two draws minus that of the ends of their geodesics")
+
+
+def _has_exact_sampler(manifold: Manifold) -> bool:
+    return all(type(factor).exact_chart is not Manifold.exact_chart for factor in manifold.components)
+
+
+def _exactly(manifold: Manifold, center: Array, velocity: Array) -> tuple[float | None, float, Array]:
+    """The logarithms of density (None: refused) and envelope of a draw with this velocity, and the point where it lands."""
+    from fractions import Fraction
+
+    from geodp.arithmetic.intervals import exact_vector, norm, working_precision
+    from geodp.laws.exact.radius import RadialLaw
+
+    with working_precision(200):
+        v = exact_vector(velocity)
+        density = manifold.roots.exact_log_density(manifold.exact_radial_part(v))
+        envelope = RadialLaw.on(manifold, Fraction(1), "laplace").log_envelope(norm(v))
+        chart = np.array([float(x) for x in manifold.exact_chart(center, v)])
+    _true(len(chart) == manifold.chart_size, f"the chart has {len(chart)} coordinates but chart_size is {manifold.chart_size}")
+    return None if density is None else float(density), float(envelope), manifold.from_chart(chart)
+
+
+def exact_draws_have_the_mean_distance_of_an_independent_sampler(manifold: Manifold, draws: int = 400) -> None:
+    """One draw in a million would be so far off: distances of exact draws, and an integral over the tangent space.
+
+    The integral is by importance sampling with the Jacobian determinants of differences of ``exp`` and with distances for the
+    cut locus, so nothing of the library's law is in it. Slow: :data:`SLOW_PROPERTIES`.
+    """
+    from geodp.laws import exact
+
+    rng, dim, origin = _rng(manifold), manifold.dim, manifold.origin
+    scale = 0.4 * min(exact.largest_scale(manifold), 0.5 * manifold.diameter / dim, 3.0 / dim)
+    center = random_points(manifold, 1, rng)[0]
+    source = exact.NotPrivate(1)
+    found = np.array([manifold.dist(center, exact.sample(manifold, scale, center, entropy=source).value) for _ in range(draws)])
+    # radii with the density s^(dim-1) exp(-s/wide), wider than the law's, weighted back
+    wide, count = 1.2 * scale, 3 * draws
+    radii = rng.gamma(dim, wide, size=count)
+    c = _unit(rng.normal(size=(count, dim))) * radii[:, None]
+    shortest = np.asarray(manifold.dist(origin, manifold.exp(origin, manifold.tangent(origin, c)))) > radii - 1e-9
+    logs = np.array([log_jacobian(manifold, origin, x) if inside else -np.inf for x, inside in zip(c, shortest, strict=True)])
+    weights = np.exp(logs - radii / scale + radii / wide)
+    mean = float(weights @ radii / weights.sum())
+    error = math.hypot(
+        float(np.sqrt(np.sum(weights**2 * (radii - mean) ** 2))) / float(weights.sum()), found.std() / math.sqrt(draws)
+    )
+    _true(abs(found.mean() - mean) < 4.9 * error, f"exact draws are {found.mean():.6g} from their centre on the average, "
+          f"where an integral over the tangent space says {mean:.6g} up to {error:.2g}")  # fmt: skip
 
 
 def the_mean_is_certified_and_a_critical_point(manifold: Manifold) -> None:
@@ -354,9 +700,20 @@ PROPERTIES: tuple[Callable[[Manifold], None], ...] = (
     single_precision_is_read_as_the_point_next_to_it,
     points_are_not_written_to,
     manifolds_compare_by_value_and_print_as_they_are_written,
+    geodesic_symmetries_are_isometries,
     inside_cut_locus_agrees_with_being_shortest,
+    injectivity_radius_and_diameter_are_the_extreme_cut_times,
+    roots_are_the_spectrum_of_the_curvature_operator,
+    curvature_bounds_are_the_extreme_curvatures_of_planes,
     log_volume_density_is_the_logarithm_of_the_jacobian_determinant_of_exp,
     volume_bound_bounds_the_volume_density,
+    volume_entropy_is_the_fastest_growth_of_the_volume_density,
+    log_rounding_covers_the_last_bits_of_its_arguments,
+    requirements_accept_points_and_nothing_else,
+    the_exact_sampler_has_the_geometry_of_the_manifold,
     draws_follow_the_law,
     the_mean_is_certified_and_a_critical_point,
 )
+
+#: Those that take many exact draws: seconds to minutes each. ``check_manifold(manifold, slow=True)`` has them too.
+SLOW_PROPERTIES: tuple[Callable[[Manifold], None], ...] = (exact_draws_have_the_mean_distance_of_an_independent_sampler,)

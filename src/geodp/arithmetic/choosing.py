@@ -19,7 +19,7 @@ from itertools import accumulate
 from flint import arb
 
 from geodp.arithmetic.entropy import Entropy, OperatingSystem, Tape
-from geodp.arithmetic.intervals import Undecided, ball, less, working_precision
+from geodp.arithmetic.intervals import Undecided, interval, less, working_precision
 
 _BITS = 192
 
@@ -46,7 +46,7 @@ def choose(log_weights: Sequence[Fraction], entropy: Entropy | None = None) -> i
 
 def _chosen(log_weights: list[Fraction], tape: Tape) -> int:
     # equal weights are common and exponentials are not cheap
-    distinct = {weight: ball(weight).exp() for weight in set(log_weights)}
+    distinct = {weight: interval(weight).exp() for weight in set(log_weights)}
     sums = list(accumulate((distinct[weight] for weight in log_weights), initial=arb(0)))
     point = tape.uniform() * sums[-1]
     low, high = 0, len(log_weights)

@@ -79,12 +79,12 @@ def rational(x: float) -> fmpq:
     return fmpq(*float(x).as_integer_ratio())
 
 
-def ball(x: Fraction) -> arb:
+def interval(x: Fraction) -> arb:
     return arb(fmpq(x.numerator, x.denominator))
 
 
 def square_root(x: Fraction) -> arb:
-    return ball(x).sqrt()
+    return interval(x).sqrt()
 
 
 def dot(u: Sequence[arb], v: Sequence[arb]) -> arb:
@@ -98,6 +98,18 @@ def norm(u: Sequence[arb]) -> arb:
     return dot(u, u).sqrt()
 
 
+def exact_vector(x: Array) -> list[arb]:
+    """The floats, as they are."""
+    return [arb(float(entry)) for entry in x]
+
+
+def unit_vector(x: Array) -> list[arb]:
+    """The direction of the floats."""
+    vector = exact_vector(x)
+    length = norm(vector)
+    return [entry / length for entry in vector]
+
+
 def reflect(axis: Sequence[arb], x: Sequence[arb]) -> list[arb]:
     """The reflection that turns ``axis`` round, applied to ``x``."""
     scale = 2 * dot(axis, x) / dot(axis, axis)
@@ -107,10 +119,17 @@ def reflect(axis: Sequence[arb], x: Sequence[arb]) -> list[arb]:
 # ---------------------------------------------------------------------- matrices
 
 
-def symmetric_ball(p: Array) -> arb_mat:
-    """The symmetric part of a float matrix."""
+def positive_definite(p: Array) -> arb_mat:
+    """The symmetric part of a float matrix. It must be positive definite, or no precision would ever be enough."""
     size = range(len(p))
-    return arb_mat([[(arb(float(p[i, j])) + arb(float(p[j, i]))) / 2 for j in size] for i in size])
+    matrix = arb_mat([[(arb(float(p[i, j])) + arb(float(p[j, i]))) / 2 for j in size] for i in size])
+    try:
+        cholesky(matrix)
+    except Undecided:
+        if not is_positive_definite(p):
+            raise ValueError("the center is not positive definite") from None
+        raise
+    return matrix
 
 
 def cholesky(matrix: arb_mat) -> list[list[arb]]:
@@ -142,7 +161,7 @@ def is_positive_definite(p: Array) -> bool:
     return True
 
 
-def eigenvalues(matrix: arb_mat) -> list[tuple[arb, arb]]:
+def eigenvalues(matrix: arb_mat | acb_mat) -> list[tuple[arb, arb]]:
     """Real and imaginary parts of the eigenvalues, each in a ball of its own.
 
     Two eigenvalues that coincide could never be told apart. For the random matrices here that has probability zero.
@@ -204,3 +223,24 @@ def _jacobi(p: arb_mat) -> tuple[list[arb], list[list[arb]]]:
         if done:
             break
     return [a[i][i] for i in range(size)], vectors
+
+
+def pivoted_basis(center: Array) -> tuple[list[int], list[list[arb]]]:
+    """The pivots and the orthonormal basis of the span of the columns that :class:`~geodp.manifolds.Grassmann` describes."""
+    m, p = center.shape
+    u = fmpq_mat(m, p, [rational(entry) for entry in center.ravel()])
+    weighted = u * (u.transpose() * u).inv()
+    diagonal = [sum((weighted[i, j] * u[i, j] for j in range(p)), fmpq(0)) for i in range(m)]
+    pivots: list[int] = []
+    columns: list[tuple[list[fmpq], fmpq]] = []
+    for _ in range(p):
+        pivot = max(range(m), key=lambda i: (diagonal[i], -i))
+        column = [sum((weighted[i, j] * u[pivot, j] for j in range(p)), fmpq(0)) for i in range(m)]
+        for earlier, square in columns:
+            factor = earlier[pivot] / square
+            column = [x - factor * y for x, y in zip(column, earlier, strict=True)]
+        square = column[pivot]
+        diagonal = [x - y * y / square for x, y in zip(diagonal, column, strict=True)]
+        pivots.append(pivot)
+        columns.append((column, square))
+    return pivots, [[arb(x) / arb(square).sqrt() for x in column] for column, square in columns]

@@ -6,14 +6,17 @@ that ``P(A) <= exp(epsilon) Q(A) + delta``, with ``rho`` that the Rényi diverge
 ``a rho``, with ``mu`` that they are the errors of a test no better than that of two normal laws ``mu`` apart. One pair and one
 event refutes it. The audit runs the mechanism on a pair, looks for the most revealing event in one half of the runs and counts
 it in the other half, which had no say in the choice. Clopper and Pearson's bounds on the two probabilities then bound
-``epsilon``, ``delta`` at the claimed epsilon, ``rho`` or ``mu`` from below.
+``epsilon``, ``delta`` at the claimed epsilon, ``rho`` or ``mu`` from below. For ``rho`` one event may show too little; then a
+step function of the output takes its place (:func:`geodp.auditing.bounds.least_rho_of_steps`).
 
-*The confidence.* An audit reports two bounds, one a direction (``P/Q`` and ``Q/P``), each from one event that was fixed before
-its hits were counted. So four binomial probabilities are bounded, each with a quarter of the permitted chance of error: with
-probability ``confidence`` both lower bounds are true. How many events were looked at in the first half does not matter.
+*The confidence.* An audit reports two bounds, one a direction (``P/Q`` and ``Q/P``), each from one event (or step function) that
+was fixed before its hits were counted. So four probabilities (or means) are bounded, each with a quarter of the permitted chance
+of error: with probability ``confidence`` both lower bounds are true. How many events were looked at in the first half does not
+matter. One of them is a classifier's score: it is trained on the first part of that half, its threshold chosen on the other.
 
-*What it cannot do.* An audit can refute a claim and never prove it: it sees one pair of data sets and the events listed in
-:mod:`geodp.auditing.events`. The proof is in ``docs/privacy.md``.
+*What it cannot do.* An audit can refute a claim and never prove it: it sees one pair of data sets and the events of
+:mod:`geodp.auditing.events`, :mod:`geodp.auditing.parities` and :mod:`geodp.auditing.classifier`. A secret in the XOR of three
+bits passes. The proof is in ``docs/privacy.md``.
 """
 
 from __future__ import annotations
@@ -21,20 +24,19 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from geodp._version import __version__
-from geodp.auditing.bounds import LowerBound, least_epsilon, lower_bound
-from geodp.auditing.events import KINDS, LOSS, Event, Feature, Kind, features, fingerprints, most_revealing, repeated, returning
-from geodp.auditing.mechanisms import MeanMechanism, Mechanism, Path, Runner, Task, runner
+from geodp.auditing.bounds import least_epsilon, least_rho_of_steps, lower_bound
+from geodp.auditing.events import KINDS, Kind, Witness
+from geodp.auditing.mechanisms import MeanMechanism, Mechanism, Path, runner
 from geodp.auditing.pairs import checked_pair, worst_case_pair
+from geodp.auditing.search import Counted, Progress, Runs, Search
 from geodp.inputs import Array, whole_number
 from geodp.laws.flat import Family
 from geodp.manifolds.ball import Ball, checked_ball
@@ -49,18 +51,18 @@ __all__ = ["AuditResult", "Finding", "MeanMechanism", "Mechanism", "audit", "wor
 
 #: The published budget: runs on each of the two data sets.
 DRAWS: dict[Path, int] = {"float": 1_000_000, "exact": 200_000, "release": 10_000}
-#: Runs of one task: few enough to show progress and to fit in memory, which is to hold so many numbers of outputs.
-_LEAST_CHUNK, _CHUNKS, _NUMBERS = 1000, 24, 1 << 18
 _BINS = 60
 _MOST_DRAWS, _MOST_NUMBERS = 10_000_000, 100_000_000
-
-Progress = Callable[[int, int], None]
 
 
 @final
 @dataclass(frozen=True)
 class Finding:
-    """How often the most revealing event of one direction happened, in runs that had no part in its choice."""
+    """How often the most revealing event of one direction happened, in runs that had no part in its choice.
+
+    For a claim about rho it may be a ``witness``, a function with some steps, and the counts on its ``steps``; ``hits`` and
+    ``others`` are then those of the steps above zero.
+    """
 
     direction: str
     event: str
@@ -69,6 +71,13 @@ class Finding:
     draws: int
     confidence: float
     claim: Privacy
+    witness: Witness | None = None
+    steps: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    @classmethod
+    def of(cls, direction: str, counted: Counted, draws: int, confidence: float, claim: Privacy) -> Finding:
+        witness = counted.event if isinstance(counted.event, Witness) else None
+        return cls(direction, str(counted.event), counted.hits, counted.others, draws, confidence, claim, witness, counted.steps)
 
     @property
     def lower(self) -> float:
@@ -77,8 +86,10 @@ class Finding:
 
     def lower_at(self, confidence: float) -> float:
         """The lower bound that these counts would give at another confidence of the audit."""
-        bound = lower_bound(self.claim)[2]
-        return max(0.0, float(bound(self.hits, self.others, self.draws, (1.0 - confidence) / 2.0)))
+        level = (1.0 - confidence) / 2.0
+        if self.witness is not None and self.steps is not None:
+            return max(0.0, least_rho_of_steps(self.witness.weights, *self.steps, self.witness.order, level))
+        return max(0.0, float(lower_bound(self.claim)[2](self.hits, self.others, self.draws, level)))
 
     @property
     def epsilon_lower(self) -> float:
@@ -289,9 +300,9 @@ def audit(
         How the release draws: ``"exact"`` as a private release does, ``"float"`` with the fast simulator of the same law, or
         ``"release"`` by calling ``private_mean`` every time. See :class:`MeanMechanism`.
     events
-        Which kinds of events to look for: some of ``"law"``, ``"array"``, ``"atoms"``, ``"bits"``; all by default. The last
-        bits of the simulator depend on the private mean, which is why it is never used for a release; ``path="float"``
-        audits the law it draws from and leaves out ``"bits"`` unless they are asked for.
+        Which kinds of events to look for: some of ``"law"``, ``"array"``, ``"atoms"``, ``"bits"``, ``"classifier"``; all by
+        default. The last bits of the simulator depend on the private mean, which is why it is never used for a release;
+        ``path="float"`` audits the law it draws from and leaves out ``"bits"`` unless they are asked for.
     seed
         Makes the audit repeatable (not with ``path="release"``, whose bits are always the operating system's).
     processes
@@ -318,19 +329,19 @@ def audit(
     workers = _workers(processes) if given is None and path != "float" else 1
     means = _means(records, measurement)
     distance = float(ball.manifold.raw_dist(*means))
-    found = features(ball, means, measurement.noise, kinds)
-    least = lower_bound(privacy)[2]
+    number, _, least = lower_bound(privacy)
     # the threads of the linear algebra library cost more than they give on arrays of small matrices
     with threadpool_limits(1, "blas"), runner(audited, records, workers) as run:
-        runs = _Runs(run, budget // 2, seeds, progress, ball.manifold.point_shape)
-        chosen, loss = _explore(runs, found, features(ball, means, measurement.noise, ("law",))[LOSS], least, "atoms" in kinds)
-        counts = _count(runs, found, chosen)
+        runs = Runs(run, budget // 2, seeds, progress, ball.manifold.point_shape)
+        search = Search(ball, means, measurement.noise, kinds, least, steps=number == "rho")
+        loss = search.explore(runs)
+        first, second = search.count(runs)
     edges = _edges(loss)
     return AuditResult(
         measurement=measurement,
         findings=(
-            Finding("first/second", str(chosen[0]), int(counts[0, 0]), int(counts[0, 1]), runs.half, confidence, privacy),
-            Finding("second/first", str(chosen[1]), int(counts[1, 1]), int(counts[1, 0]), runs.half, confidence, privacy),
+            Finding.of("first/second", first, runs.half, confidence, privacy),
+            Finding.of("second/first", second, runs.half, confidence, privacy),
         ),
         confidence=confidence,
         draws=2 * runs.half,
@@ -400,80 +411,7 @@ def _means(records: tuple[Array, Array], measurement: Measurement) -> tuple[Arra
     return first, second
 
 
-# ------------------------------------------------------------------------------------------ the two halves
-
-
-class _Runs:
-    """The runs of a mechanism on both data sets, cut into tasks with seeds of their own. Each pass over it is a new half."""
-
-    def __init__(
-        self, run: Runner, half: int, seeds: np.random.SeedSequence, progress: Progress | None, shape: tuple[int, ...]
-    ) -> None:
-        self.run, self.half, self.seeds, self.progress, self.shape = run, half, seeds, progress, shape
-        self.done = 0
-
-    def __iter__(self) -> Iterator[tuple[int, Array]]:
-        """The outputs of one half of the runs, in pieces, each with the number of its data set."""
-        size = max(_LEAST_CHUNK, min(_NUMBERS // math.prod(self.shape), math.ceil(self.half / _CHUNKS)))
-        sizes = [min(size, self.half - start) for start in range(0, self.half, size)]
-        tasks = [Task(side, count, self.seeds.spawn(1)[0]) for count in sizes for side in (0, 1)]
-        for task, found in self.run(tasks):
-            y = np.asarray(found, dtype=np.float64)
-            if y.shape != (task.size, *self.shape):
-                raise ValueError(f"the mechanism returned an array of shape {y.shape} instead of {(task.size, *self.shape)}")
-            self.done += task.size
-            if self.progress is not None:
-                self.progress(self.done, 4 * self.half)
-            yield task.side, y
-
-
-def _explore(
-    runs: _Runs, found: dict[str, Feature], loss: Feature, least: LowerBound, atoms: bool
-) -> tuple[tuple[Event, Event], list[Array]]:
-    """The most revealing event of each direction in one half of the runs, and the privacy loss of their outputs."""
-    values: tuple[dict[str, list[Array]], ...] = (defaultdict(list), defaultdict(list))
-    seen: tuple[list[NDArray[np.uint64]], ...] = ([], [])
-    losses: tuple[list[Array], ...] = ([], [])
-    for side, y in runs:
-        for name, feature in found.items():
-            values[side][name].append(feature(y))
-        losses[side].append(values[side][LOSS][-1] if LOSS in found else loss(y))
-        if atoms:
-            seen[side].append(fingerprints(y))
-    joined = [{name: np.concatenate(parts) for name, parts in side.items()} for side in values]
-    if atoms:
-        joined = _with_returning(joined, [np.concatenate(parts) for parts in seen], found)
-    chosen = [
-        max(
-            (most_revealing(name, joined[side][name], joined[1 - side][name], least) for name in found),
-            key=lambda best: best.least,
-        )
-        for side in (0, 1)
-    ]
-    return (chosen[0].event, chosen[1].event), [np.concatenate(parts) for parts in losses]
-
-
-def _with_returning(
-    joined: list[dict[str, Array]], seen: list[NDArray[np.uint64]], found: dict[str, Feature]
-) -> list[dict[str, Array]]:
-    """Also look for values that keep coming back on one data set only."""
-    for side, nth in enumerate(("first", "second")):
-        known = repeated(seen[side], seen[1 - side])
-        if len(known):
-            name = f"whether the output is one of {len(known)} values that came back on the {nth} data set only"
-            found[name] = returning(known)
-            for other in (0, 1):
-                joined[other][name] = np.isin(seen[other], known).astype(np.float64)
-    return joined
-
-
-def _count(runs: _Runs, found: dict[str, Feature], chosen: tuple[Event, Event]) -> NDArray[np.int64]:
-    """How often each chosen event (row) happened on each data set (column) in the other half of the runs."""
-    counts = np.zeros((2, 2), dtype=np.int64)
-    for side, y in runs:
-        for row, event in enumerate(chosen):
-            counts[row, side] += int(event.holds(found[event.feature](y)).sum())
-    return counts
+# ------------------------------------------------------------------------------------------ the histogram
 
 
 def _edges(loss: list[Array]) -> Array:

@@ -1,7 +1,8 @@
 """Events that might tell two data sets apart, and the search for the most revealing one.
 
 An event is "a feature of the output lies in a half-line". Whoever attacks a release may know both data sets but for which of them
-was used, so a feature may be computed from both.
+was used, so a feature may be computed from both. Every entry of an output is looked at by itself; pairs of bits are in
+:mod:`geodp.auditing.parities`, combinations of everything in :mod:`geodp.auditing.classifier`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.auditing.bounds import LowerBound
+from geodp.auditing.bounds import WITNESS_ORDERS, LowerBound, least_rho_of_steps
 from geodp.inputs import Array
 from geodp.manifolds import Manifold, Product
 from geodp.manifolds.ball import Ball
@@ -24,16 +25,17 @@ from geodp.mechanisms.mechanism import Mechanism
 Feature = Callable[[Array], Array]
 
 #: ``law``: what the claimed law says about an output. ``array``: how its point is written down. ``atoms``: values that come
-#: back. ``bits``: the last bits of its floats, by themselves and as they show in features of the first two kinds.
-Kind = Literal["law", "array", "atoms", "bits"]
+#: back. ``bits``: the last bits of its floats, by themselves, in pairs, and as they show in features of the other kinds.
+#: ``classifier``: whatever a classifier learns from the entries, their products and the features of the kinds asked for.
+Kind = Literal["law", "array", "atoms", "bits", "classifier"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-#: No more entries of an output than this are looked at one by one.
-_ENTRIES = 16
 #: Thresholds are tried at so many ranks from either end of the outputs on either data set, and not before the fourth.
 _RANKS, _FIRST_RANK = 48, 4
 #: The chance of being wrong at which candidates are ranked: strict, for the best of thousands is partly luck.
-_RANKING_LEVEL = 1e-4
+RANKING_LEVEL = 1e-4
+#: Witnesses are cut off at these values: the larger, the more of the divergence they see, and the less surely.
+_CLIPS = (1.0, 2.0, 3.0, 4.0, 6.0, 9.0)
 
 #: Without ``bits``, features are rounded to this part of the noise.
 _COARSE = 2.0**-20
@@ -52,6 +54,10 @@ class Event:
     def holds(self, values: Array) -> NDArray[np.bool_]:
         return values >= self.threshold if self.above else values <= self.threshold
 
+    def counts(self, values: Array) -> NDArray[np.int64]:
+        """For how many values it does not hold, and for how many it does."""
+        return np.bincount(self.holds(values).astype(np.int64), minlength=2)
+
     def __str__(self) -> str:
         if self.feature.startswith("whether"):
             sentence = self.feature.removeprefix("whether ")
@@ -68,32 +74,45 @@ def features(ball: Ball, means: tuple[Array, Array], noise: Mechanism, kinds: tu
     Where the privacy loss is constant (on a line, beyond both means) its last digits are made of the last bits of the output
     alone. So whoever does not ask about bits gets features without their last digits.
     """
+    return features_of_points(ball, means, noise, kinds) | features_of_entries(ball.manifold, noise, kinds)
+
+
+def features_of_points(ball: Ball, means: tuple[Array, Array], noise: Mechanism, kinds: tuple[Kind, ...]) -> dict[str, Feature]:
+    """Those that look at an output as a whole: about a dozen."""
     manifold = ball.manifold
     found: dict[str, Feature] = {}
     if "law" in kinds:
         found |= _law(ball, means, noise)
     if "array" in kinds:
         found |= {f"the inner product of the array with that of the {nth} mean": partial(_inner, m) for nth, m in _named(means)}
-        found |= {f"entry {i} of the array": partial(_entry, i) for i in range(_entries(manifold))}
     if "bits" not in kinds:
-        found = {
-            name: partial(_rounded, feature, _COARSE * (1.0 if name == LOSS else noise.scale)) for name, feature in found.items()
-        }
+        found = {name: _rounded(feature, 1.0 if name == LOSS else noise.scale) for name, feature in found.items()}
     if "atoms" in kinds:
         found |= {f"whether the output is the {nth} mean, bit for bit": partial(_equals, m) for nth, m in _named(means)}
         found["whether the output is a point of the manifold"] = lambda y: manifold.valid(y).astype(np.float64)
-    if "bits" in kinds:
-        found |= {f"the exponent of the lowest bit of entry {i}": partial(_lowest_bit, i) for i in range(_entries(manifold))}
-        found |= {f"the last three bits of entry {i}": partial(_last_bits, i) for i in range(_entries(manifold))}
     return {name: partial(_without_errors, feature) for name, feature in found.items()}
+
+
+def features_of_entries(manifold: Manifold, noise: Mechanism, kinds: tuple[Kind, ...]) -> dict[str, Feature]:
+    """Up to three for every entry of the array."""
+    found: dict[str, Feature] = {}
+    for i in range(math.prod(manifold.point_shape)):
+        if "array" in kinds:
+            entry: Feature = partial(_entry, i)
+            found[f"entry {i} of the array"] = entry if "bits" in kinds else _rounded(entry, noise.scale)
+        if "bits" in kinds:
+            found[f"the exponent of the lowest bit of entry {i}"] = partial(_lowest_bit, i)
+            found[f"the last three bits of entry {i}"] = partial(_last_bits, i)
+    return {name: partial(_without_errors, feature) for name, feature in found.items()}
+
+
+def entries(noise: Mechanism, kinds: tuple[Kind, ...]) -> Feature:
+    """All entries of an output, shape ``(outputs, entries)``; rounded unless bits are asked for."""
+    return _flat if "bits" in kinds else _rounded(_flat, noise.scale)
 
 
 def _named(means: tuple[Array, Array]) -> Iterator[tuple[str, Array]]:
     return zip(("first", "second"), means, strict=True)
-
-
-def _entries(manifold: Manifold) -> int:
-    return min(math.prod(manifold.point_shape), _ENTRIES)
 
 
 def _without_errors(feature: Feature, y: Array) -> Array:
@@ -112,8 +131,10 @@ def _without_errors(feature: Feature, y: Array) -> Array:
     return np.where(np.isnan(values), -np.inf, values)
 
 
-def _rounded(feature: Feature, unit: float, y: Array) -> Array:
-    return np.round(feature(y) / unit) * unit
+def _rounded(feature: Feature, size: float) -> Feature:
+    """The feature without its last digits; ``size`` is what the noise moves it by."""
+    unit = _COARSE * size
+    return lambda y: np.round(feature(y) / unit) * unit
 
 
 def _law(ball: Ball, means: tuple[Array, Array], noise: Mechanism) -> dict[str, Feature]:
@@ -124,6 +145,10 @@ def _law(ball: Ball, means: tuple[Array, Array], noise: Mechanism) -> dict[str, 
         "the distance to the centre": partial(manifold.raw_dist, ball.center),
         "the distance to the first mean": partial(manifold.raw_dist, first),
         "the distance to the second mean": partial(manifold.raw_dist, second),
+        # the loss of intrinsic noise, whatever noise is claimed
+        "the distance to the second mean less that to the first": lambda y: (
+            manifold.raw_dist(second, y) - manifold.raw_dist(first, y)
+        ),
     }
     if isinstance(manifold, Product) and len(manifold.factors) > 1:
         for nth, mean in _named(means):
@@ -142,12 +167,16 @@ def _factor_distance(product: Product, i: int, mean: Array, y: Array) -> Array:
     return product.factors[i].raw_dist(product.raw_split(mean)[i], product.raw_split(y)[i])
 
 
+def _flat(y: Array) -> Array:
+    return y.reshape(len(y), -1)
+
+
 def _inner(mean: Array, y: Array) -> Array:
-    return y.reshape(len(y), -1) @ mean.reshape(-1)
+    return _flat(y) @ mean.reshape(-1)
 
 
 def _entry(i: int, y: Array) -> Array:
-    return y.reshape(len(y), -1)[:, i]
+    return _flat(y)[:, i]
 
 
 def _equals(point: Array, y: Array) -> Array:
@@ -198,10 +227,31 @@ def returning(known: NDArray[np.uint64]) -> Feature:
 # ------------------------------------------------------------------------------------------ the search
 
 
-class Candidate(NamedTuple):
-    """An event, and a cautious lower bound on the number in question from the draws it was found on."""
+@dataclass(frozen=True)
+class Witness:
+    """A step function of a feature, for a divergence that no single event shows in full.
 
-    event: Event
+    ``weights[i]`` is its value between ``thresholds[i - 1]`` and ``thresholds[i]``. It stands for the log ratio of the two laws,
+    as the first half of the runs shows it, and ``order`` is that of the Rényi divergence it bounds best.
+    """
+
+    feature: str
+    thresholds: tuple[float, ...]
+    weights: tuple[float, ...]
+    order: float
+
+    def counts(self, values: Array) -> NDArray[np.int64]:
+        """How many values are on each step."""
+        return np.bincount(np.searchsorted(self.thresholds, values, "right"), minlength=len(self.weights))
+
+    def __str__(self) -> str:
+        return f"{self.feature}, in {len(self.weights)} steps, is where the one is likelier (divergence of order {self.order:g})"
+
+
+class Candidate(NamedTuple):
+    """An event or a step function, and a cautious lower bound on the number in question from the draws it was found on."""
+
+    event: Event | Witness
     least: float
 
 
@@ -209,16 +259,39 @@ def most_revealing(feature: str, hits: Array, others: Array, bound: LowerBound) 
     """The half-line in which the values ``hits`` prove most against ``others``, of which there are as many."""
     hits, others = np.sort(hits), np.sort(others)
     draws = len(hits)
-    ranks = np.unique(np.geomspace(min(_FIRST_RANK, draws), draws, _RANKS).astype(int)) - 1
-    thresholds = np.unique(np.concatenate([values[index] for values in (hits, others) for index in (ranks, draws - 1 - ranks)]))
+    thresholds = _thresholds(hits, others)
     best = Candidate(Event(feature, True, float(thresholds[0])), -math.inf)
     for above in (True, False):
         counts, other_counts = (
             draws - np.searchsorted(values, thresholds, "left") if above else np.searchsorted(values, thresholds, "right")
             for values in (hits, others)
         )
-        bounds = bound(counts, other_counts, draws, _RANKING_LEVEL)
+        bounds = bound(counts, other_counts, draws, RANKING_LEVEL)
         top = int(np.argmax(bounds))
         if bounds[top] > best.least:
             best = Candidate(Event(feature, above, float(thresholds[top])), float(bounds[top]))
     return best
+
+
+def best_witness(feature: str, hits: Array, others: Array) -> Candidate:
+    """The step function of the feature that proves the largest rho."""
+    thresholds = _thresholds(np.sort(hits), np.sort(others))
+    counts, other_counts = (
+        np.bincount(np.searchsorted(thresholds, values, "right"), minlength=len(thresholds) + 1) for values in (hits, others)
+    )
+    ratio = np.log((counts + 0.5) / (other_counts + 0.5))
+    tried = []
+    for most in _CLIPS:
+        weights = np.clip(ratio, -most, most)
+        for order in WITNESS_ORDERS:
+            least = least_rho_of_steps(weights, counts, other_counts, order, RANKING_LEVEL)
+            witness = Witness(feature, tuple(thresholds.tolist()), tuple(weights.tolist()), order)
+            tried.append(Candidate(witness, least))
+    return max(tried, key=lambda candidate: candidate.least)
+
+
+def _thresholds(hits: Array, others: Array) -> Array:
+    """At ranks from either end of sorted values, dense in the tails."""
+    draws = len(hits)
+    ranks = np.unique(np.geomspace(min(_FIRST_RANK, draws), draws, _RANKS).astype(int)) - 1
+    return np.unique(np.concatenate([values[index] for values in (hits, others) for index in (ranks, draws - 1 - ranks)]))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.inputs import Array, whole_number
-from geodp.manifolds import Grassmann, Manifold, Product, Rotations
+from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 
 
@@ -34,7 +32,7 @@ def worst_case_pair(ball: Ball, n: int) -> tuple[Array, Array]:
     manifold, center = ball.manifold, ball.center
     first = np.empty((n, *manifold.point_shape))
     first[:] = center
-    axes = ball.radius * plane_of_largest_curvature(manifold)
+    axes = ball.radius * manifold.plane_of_largest_curvature
     if manifold.curvature > 0.0:
         half = (n - 1) // 2
         first[:half] = _reached(ball, axes[0])
@@ -46,48 +44,6 @@ def worst_case_pair(ball: Ball, n: int) -> tuple[Array, Array]:
 
 def _reached(ball: Ball, coordinates: Array) -> Array:
     return ball.manifold.raw_exp(ball.center, ball.manifold.raw_tangent(ball.center, coordinates))
-
-
-@singledispatch
-def plane_of_largest_curvature(manifold: Manifold) -> Array:
-    """Two orthonormal tangent vectors (one on a line), in coordinates, whose plane has the largest sectional curvature.
-
-    The first two coordinates do on spheres, where all planes are alike, on spaces without positive curvature, where any plane
-    serves, and for shapes, where they are a complex line.
-    """
-    return np.eye(manifold.dim)[:2]
-
-
-@plane_of_largest_curvature.register
-def _(manifold: Grassmann) -> Array:
-    plane = np.zeros((2, manifold.m - manifold.p, manifold.p))
-    if manifold.p == 1:
-        return np.eye(manifold.dim)[:2]
-    plane[:, :2, :2] = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, -1.0], [1.0, 0.0]]]) / np.sqrt(2.0)
-    return plane.reshape(2, manifold.dim)
-
-
-@plane_of_largest_curvature.register
-def _(manifold: Rotations) -> Array:
-    plane = np.eye(manifold.dim)[:2]
-    if manifold.n >= 4:
-        # coordinates are the entries 10, 20, 21, 30, 31, 32, ...: two vectors of a factor so(3) of so(4) = so(3) + so(3)
-        plane = np.zeros((2, manifold.dim))
-        plane[0, [0, 5]] = 1.0, 1.0
-        plane[1, [1, 4]] = 1.0, -1.0
-        plane /= np.sqrt(2.0)
-    return plane
-
-
-@plane_of_largest_curvature.register
-def _(manifold: Product) -> Array:
-    curvatures = [factor.curvature for factor in manifold.factors]
-    chosen = int(np.argmax(curvatures))
-    start = sum(factor.dim for factor in manifold.factors[:chosen])
-    inner = plane_of_largest_curvature(manifold.factors[chosen])
-    plane = np.zeros((len(inner), manifold.dim))
-    plane[:, start : start + inner.shape[1]] = inner
-    return plane
 
 
 def checked_pair(pair: tuple[ArrayLike, ArrayLike], manifold: Manifold) -> tuple[Array, Array]:

@@ -15,6 +15,7 @@ from geodp.cli import evidence, releasing
 from geodp.cli.budget import budget
 from geodp.cli.common import say
 from geodp.cli.planning import plan_command
+from geodp.cli.receipt import receipt_command
 
 #: A command line that the parser refuses; typer exports only the class below it.
 _UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
@@ -63,6 +64,7 @@ app.command()(releasing.mean)
 app.command()(releasing.coverage)
 app.command(name="plan")(plan_command)
 app.add_typer(budget, name="budget")
+app.command(name="receipt")(receipt_command)
 app.command(name="audit")(evidence.audit_command)
 app.command()(releasing.check)
 app.command()(releasing.layouts)

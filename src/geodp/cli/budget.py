@@ -156,4 +156,5 @@ def _charge_as_dict(charge: Charge) -> dict[str, Any]:
         "neighbours": charge.neighbours,
         "what": charge.what,
         "receipt": json.loads(charge.receipt) if charge.receipt else None,
+        "receipt_sha256": charge.receipt_sha256,
     }

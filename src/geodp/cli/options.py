@@ -12,11 +12,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from geodp.cli.common import errors
 from geodp.files.writing import check_place
+from geodp.manifolds.registry import form, own
 
-MANIFOLDS = (
-    "Euclidean(d), Sphere(d), Hyperbolic(d), SPD(k), SPDLogEuclidean(k), Grassmann(p, m), Rotations(n), "
-    "PlanarShapes(landmarks) or Product(...)"
-)
+#: Manifolds of other packages are taken too; looking for them takes too long for a help text.
+MANIFOLDS = ", ".join(form(kind) for kind in own())
 
 FileArgument = Annotated[
     Path,

@@ -1,9 +1,13 @@
 """Compiled inner loops of the Fréchet mean.
 
 Each function makes one pass over a chunk of records at a point: sums over blocks of records, written to ``blocks``, and
-the largest distance, returned. :data:`UNSURE` instead says that some record is not certain to be a point for which the
-closed form keeps its digits: the caller then takes the general path for that chunk. The functions release the
-interpreter lock.
+the largest distance, returned. With a finite ``radius`` the point is the centre of the ball and the records are clipped
+into it on the way, in place; with an infinite one they must have been clipped already.
+
+The time of a pass should not tell what the records hold. Every record therefore goes through the same instructions: what
+is outside the ball or no point at all is picked out by selection, not by a branch. The exceptions are matrices whose
+eigenvalues are so far apart that closed forms lose digits, and whatever is no matrix: :func:`far_matrix` treats these one
+by one, in a few microseconds each. The functions release the interpreter lock.
 
 Importing this module imports numba; compiled code is kept on disk between runs.
 """
@@ -18,14 +22,14 @@ import numba
 import numpy as np
 
 from geodp.inputs import Array
+from geodp.manifolds.manifold import TOLERANCE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-UNSURE = -2.0
-#: Past this ratio of eigenvalues the general path, which works with factors, is more accurate.
+#: Past this ratio of eigenvalues a factorisation keeps more digits than the closed forms.
 MOST_SPREAD = 1e4
-#: Twice the relative asymmetry below which a matrix counts as symmetric to rounding.
-TIDY = 32.0 * 2.0**-52
+#: The relative asymmetry up to which a matrix counts as symmetric.
+SYMMETRIC = TOLERANCE
 
 
 def compiled(function: F) -> F:
@@ -56,6 +60,288 @@ def _log(values: Array, count: int) -> None:
 
 
 @compiled
+def _exp(values: Array, count: int) -> None:
+    """Exponentials of the first ``count`` values, at most 700 in size, in place; to a few ulps.
+
+    ``exp(x) = 2^n exp(r)`` with ``|r| <= log(2)/2``, by the series of the exponential.
+    """
+    bits = values.view(np.int64)
+    for i in range(count):
+        n = math.floor(values[i] * 1.4426950408889634 + 0.5)
+        r = (values[i] - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10
+        tail = 1.0 / 40320.0 + r * (1.0 / 362880.0 + r * (1.0 / 3628800.0 + r * (1.0 / 39916800.0 + r * (1.0 / 479001600.0))))
+        tail = 1.0 / 24.0 + r * (1.0 / 120.0 + r * (1.0 / 720.0 + r * (1.0 / 5040.0 + r * tail)))
+        values[i] = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r * tail)))
+        bits[i] += np.int64(n) << 52
+
+
+@compiled
+def _arc(sine: float) -> float:
+    """The arc of a sine in ``[0, 1/2]``, by the rational function of fdlibm."""
+    s = sine * sine
+    top = 2.01212532134862925881e-01 + s * (
+        -4.00555345006794114027e-02 + s * (7.91534994289814532176e-04 + s * 3.47933107596021167570e-05)
+    )
+    top = s * (1.66666666666666657415e-01 + s * (-3.25565818622400915405e-01 + s * top))
+    below = 2.02094576023350569471e00 + s * (-6.88283971605453293030e-01 + s * 7.70381505559019352791e-02)
+    return sine + sine * (top / (1.0 + s * (-2.40339491173441421878e00 + s * below)))
+
+
+@compiled
+def _angle(chord_square: float, opposite: bool) -> tuple[float, float]:
+    """The angle between unit vectors, and its sine, from the square of their distance: accurate relative to themselves.
+
+    If they are more than a right angle apart (``opposite``), the distance is that from the antipode. Halving the arc twice
+    leaves a sine below 0.39, for which no case needs to be told from another.
+    """
+    half = min(0.5 * math.sqrt(chord_square), 0.70711)
+    cosine = math.sqrt(1.0 - half * half)
+    arc = 4.0 * _arc(half / math.sqrt(2.0 + 2.0 * cosine))
+    return (math.pi - arc if opposite else arc), 2.0 * half * cosine
+
+
+# ------------------------------------------------------------------ matrices one by one
+
+
+@compiled
+def _cholesky(matrix: Array, scale: float, factor: Array) -> bool:
+    """The Cholesky factor of ``scale`` times the symmetric part of a matrix; no if there is none in float64."""
+    k = len(matrix)
+    for j in range(k):
+        for i in range(j, k):
+            factor[j, i] = 0.0
+            rest = 0.5 * scale * matrix[i, j] + 0.5 * scale * matrix[j, i]
+            for m in range(j):
+                rest -= factor[i, m] * factor[j, m]
+            if i == j:
+                if not 0.0 < rest < math.inf:
+                    return False
+                factor[j, j] = math.sqrt(rest)
+            else:
+                factor[i, j] = rest / factor[j, j]
+    return True
+
+
+@compiled
+def _spectrum(matrix: Array, inverse: Array, vectors: Array, logs: Array) -> bool:
+    """Logarithms of the eigenvalues of ``inverse @ matrix @ inverse.T``, and its eigenvectors; no if it is not positive definite.
+
+    One-sided Jacobi rotations of the factor ``inverse @ L``, ``matrix = L L'``, whose singular values are the roots of the
+    eigenvalues: they keep their digits however far apart they are.
+    """
+    k = len(matrix)
+    size = apart = 0.0
+    for i in range(k):
+        for j in range(k):
+            if not abs(matrix[i, j]) < math.inf:
+                return False
+            size = max(size, abs(matrix[i, j]))
+            apart = max(apart, abs(matrix[i, j] - matrix[j, i]))
+    # the factor of the matrix as it is must exist: that is what makes a record valid
+    if not (apart <= SYMMETRIC * size and size > 0.0 and _cholesky(matrix, 1.0, vectors)):
+        return False
+    if not _cholesky(matrix, 1.0 / size, vectors):
+        return False
+    for i in range(k - 1, -1, -1):
+        for j in range(k):
+            total = 0.0
+            for m in range(j, i + 1):
+                total += inverse[i, m] * vectors[m, j]
+            vectors[i, j] = total
+    for _ in range(40):
+        turned = False
+        for i in range(k):
+            for j in range(i + 1, k):
+                a = b = c = 0.0
+                for m in range(k):
+                    a += vectors[m, i] * vectors[m, i]
+                    b += vectors[m, j] * vectors[m, j]
+                    c += vectors[m, i] * vectors[m, j]
+                if not abs(c) > 1e-16 * k * math.sqrt(a) * math.sqrt(b):
+                    continue
+                turned = True
+                z = 0.5 * (b - a) / c
+                t = (1.0 if z >= 0.0 else -1.0) / (abs(z) + math.sqrt(1.0 + z * z))
+                cosine = 1.0 / math.sqrt(1.0 + t * t)
+                sine = cosine * t
+                for m in range(k):
+                    x, y = vectors[m, i], vectors[m, j]
+                    vectors[m, i], vectors[m, j] = cosine * x - sine * y, sine * x + cosine * y
+        if not turned:
+            break
+    for j in range(k):
+        square = 0.0
+        for m in range(k):
+            square += vectors[m, j] * vectors[m, j]
+        if not 0.0 < square < math.inf:
+            return False
+        logs[j] = math.log(square) + math.log(size)
+        for m in range(k):
+            vectors[m, j] /= math.sqrt(square)
+    return True
+
+
+@compiled
+def far_matrix(
+    x: Array, center: Array, factor: Array, inverse: Array, radius: float, vectors: Array, logs: Array, room: Array
+) -> float:
+    """The spectrum of the logarithm of one matrix that the closed forms are not sure of, and its length.
+
+    Clips the matrix in place if the radius is finite; what is not positive definite becomes the centre.
+    """
+    k = len(x)
+    length = math.inf
+    if _spectrum(x, inverse, vectors, logs):
+        length = 0.0
+        for j in range(k):
+            length += logs[j] * logs[j]
+        length = math.sqrt(length)
+    if length <= radius and length < math.inf:
+        return length
+    good = length < math.inf
+    if good:
+        for j in range(k):
+            logs[j] *= radius / length
+        for i in range(k):  # the matrix is F F' with F = factor @ vectors @ exp(logs/2)
+            for j in range(k):
+                total = 0.0
+                for m in range(i + 1):
+                    total += factor[i, m] * vectors[m, j]
+                room[i, j] = total * math.exp(0.5 * logs[j])
+        for i in range(k):
+            for j in range(i + 1):
+                total = 0.0
+                for m in range(k):
+                    total += room[i, m] * room[j, m]
+                x[i, j] = x[j, i] = total
+        good = _cholesky(x, 1.0, room)  # later passes rely on it
+    if good:
+        return radius
+    for i in range(k):
+        logs[i] = 0.0
+        for j in range(k):
+            x[i, j] = center[i, j]
+            vectors[i, j] = 1.0 if i == j else 0.0
+    return 0.0
+
+
+@compiled
+def curve(gap: float) -> float:
+    """``(t/2) coth(t/2)`` of the gap ``t`` between the logarithms of two eigenvalues: the Hessian across them."""
+    half = 0.5 * abs(gap)
+    return half / math.tanh(half) if half > 1e-8 else 1.0
+
+
+# ------------------------------------------------------------------ matrices, many at once
+
+
+@compiled
+def spd2(x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radius: float, block: int, blocks: Array) -> float:
+    """2x2 positive-definite matrices.
+
+    The whitened matrix is ``h I + rho S`` with ``S = [[d, b], [b, -d]]`` and ``d^2 + b^2 = 1``, and its logarithm is
+    ``alpha I + half S``. The Hessian on trace-free directions is 1 along ``(d, b)`` and ``half h/rho`` across. Columns of
+    ``blocks``: sums of ``alpha``, ``half d``, ``half b``, squared length, and three entries of the Hessian.
+    """
+    l00, l10, l11 = inverse[0, 0], inverse[1, 0], inverse[1, 1]
+    r00, r10, r11 = factor[0, 0], factor[1, 0], factor[1, 1]
+    clip = radius < math.inf
+    entries = np.empty((4, block))
+    room = np.empty((8, block))
+    hs, ds, bs, rhos, highs, lows = room[0], room[1], room[2], room[3], room[4], room[5]
+    shrinks, more = room[6], room[7]
+    squares = np.empty(block)
+    sure = np.empty(block, dtype=np.bool_)
+    vectors, logs, spare = np.empty((2, 2)), np.empty(2), np.empty((2, 2))
+    farthest = 0.0
+    for start in range(0, len(x), block):
+        count = min(block, len(x) - start)
+        # loops that only sort entries, or have no calls and branches, so that they run on several records at once
+        for i in range(count):
+            for j in range(4):
+                entries[j, i] = x[start + i, j // 2, j % 2]
+        unsure = 0
+        for i in range(count):
+            x00, x01, x10, x11 = entries[0, i], entries[1, i], entries[2, i], entries[3, i]
+            even = abs(x10 - x01) <= SYMMETRIC * max(max(abs(x00), abs(x11)), abs(x10))
+            x10 = 0.5 * (x10 + x01)
+            half = l10 * x00 + l11 * x10
+            a00, b = l00 * l00 * x00, l00 * half
+            a11 = l10 * half + l11 * (l10 * x10 + l11 * x11)
+            h, d = 0.5 * (a00 + a11), 0.5 * (a00 - a11)
+            rho = math.sqrt(d * d + b * b)
+            high, low = h + rho, h - rho
+            fine = even & (high < MOST_SPREAD * low) & (high < 1e100) & (low > 1e-100)
+            unsure += 0 if fine else 1
+            sure[i] = fine
+            inverted = 1.0 / rho if rho > 0.0 else 0.0
+            hs[i], rhos[i] = (h if fine else 1.0), (rho if fine else 0.0)
+            ds[i], bs[i] = (d * inverted if fine else 0.0), (b * inverted if fine else 0.0)
+            highs[i], lows[i] = (high if fine else 1.0), (low if fine else 1.0)
+        _log(highs, count)
+        _log(lows, count)
+        for i in range(count):
+            squares[i] = highs[i] * highs[i] + lows[i] * lows[i]
+        if clip:
+            for i in range(count):
+                length = math.sqrt(squares[i])
+                shrink = radius / length if length > radius else 1.0
+                shrinks[i] = shrink
+                highs[i] *= shrink
+                lows[i] *= shrink
+                squares[i] *= shrink * shrink
+                entries[0, i], more[i] = highs[i], lows[i]
+            _exp(entries[0], count)
+            _exp(more, count)
+            for i in range(count):
+                outside = shrinks[i] < 1.0
+                h, rho = 0.5 * (entries[0, i] + more[i]), 0.5 * (entries[0, i] - more[i])
+                w00, w10, w11 = h + rho * ds[i], rho * bs[i], h - rho * ds[i]
+                half = r10 * w00 + r11 * w10
+                y00, y10 = r00 * r00 * w00, r00 * half
+                y11 = r10 * half + r11 * (r10 * w10 + r11 * w11)
+                hs[i], rhos[i] = (h if outside else hs[i]), (rho if outside else rhos[i])
+                j = start + i
+                x[j, 0, 0], x[j, 1, 1] = (y00 if outside else x[j, 0, 0]), (y11 if outside else x[j, 1, 1])
+                x[j, 1, 0], x[j, 0, 1] = (y10 if outside else x[j, 1, 0]), (y10 if outside else x[j, 0, 1])
+        s0 = s1 = s2 = s3 = s4 = s5 = s6 = 0.0
+        for i in range(count):
+            w, h, d, b, rho, high, low = weights[start + i], hs[i], ds[i], bs[i], rhos[i], highs[i], lows[i]
+            half = 0.5 * (high - low)
+            # a multiple of the identity has half = d = b = 0, and the Hessian 1
+            across = half * h / rho if rho > 0.0 else 1.0
+            rest = w * (across - 1.0)
+            s0 += w * 0.5 * (high + low)
+            s1 += w * half * d
+            s2 += w * half * b
+            s3 += w * squares[i]
+            s4 += w * across - rest * d * d
+            s5 -= rest * d * b
+            s6 += w * across - rest * b * b
+        if unsure > 0:
+            for i in range(count):
+                if not sure[i]:
+                    w = weights[start + i]
+                    length = far_matrix(x[start + i], p, factor, inverse, radius, vectors, logs, spare)
+                    squares[i] = length * length
+                    d = vectors[0, 0] * vectors[0, 0] - vectors[1, 0] * vectors[1, 0]
+                    b = 2.0 * vectors[0, 0] * vectors[1, 0]
+                    half = 0.5 * (logs[0] - logs[1])
+                    rest = w * (curve(2.0 * half) - 1.0)  # above, it counted as 1
+                    s0 += w * 0.5 * (logs[0] + logs[1])
+                    s1 += w * half * d
+                    s2 += w * half * b
+                    s3 += w * squares[i]
+                    s4 += rest * b * b
+                    s5 -= rest * d * b
+                    s6 += rest * d * d
+        farthest = max(farthest, squares[:count].max())
+        row = blocks[start // block]
+        row[0], row[1], row[2], row[3], row[4], row[5], row[6] = s0, s1, s2, s3, s4, s5, s6
+    return math.sqrt(farthest)
+
+
+@compiled
 def _across(vx: float, vy: float, vz: float) -> tuple[float, float, float, float, float, float]:
     """An orthonormal pair across a unit vector, without a singular direction (Duff and others, 2017)."""
     sign = 1.0 if vz >= 0.0 else -1.0
@@ -65,91 +351,40 @@ def _across(vx: float, vy: float, vz: float) -> tuple[float, float, float, float
 
 
 @compiled
-def spd2(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) -> float:
-    """2x2 positive-definite matrices.
-
-    ``log`` of the whitened matrix ``[[h + d, b], [b, h - d]]`` is ``alpha I + beta [[d, b], [b, -d]]``, and the Hessian on
-    trace-free directions is 1 along ``(d, b)`` and ``beta h`` across. Columns of ``blocks``: sums of ``alpha``, ``beta d``,
-    ``beta b``, squared length, and three entries of the Hessian.
-    """
-    l00, l10, l11 = inverse[0, 0], inverse[1, 0], inverse[1, 1]
-    entries = np.empty((4, block))
-    room = np.empty((6, block))
-    hs, ds, bs, rhos, highs, lows = room[0], room[1], room[2], room[3], room[4], room[5]
-    squares = np.empty(block)
-    farthest, doubts = 0.0, 0
-    for start in range(0, len(x), block):
-        count = min(block, len(x) - start)
-        # loops that only sort entries, or have no calls and branches, so that they run on several records at once
-        for i in range(count):
-            for j in range(4):
-                entries[j, i] = x[start + i, j // 2, j % 2]
-        for i in range(count):
-            x00, x01, x10, x11 = entries[0, i], entries[1, i], entries[2, i], entries[3, i]
-            tidy = abs(x10 - x01) <= TIDY * abs(x10)
-            x10 = 0.5 * (x10 + x01)
-            half = l10 * x00 + l11 * x10
-            a00, b = l00 * l00 * x00, l00 * half
-            a11 = l10 * half + l11 * (l10 * x10 + l11 * x11)
-            h, d = 0.5 * (a00 + a11), 0.5 * (a00 - a11)
-            rho = math.sqrt(d * d + b * b)
-            high, low = h + rho, h - rho
-            doubts += 0 if tidy & (high < MOST_SPREAD * low) & (high < 1e100) & (low > 1e-100) else 1
-            hs[i], ds[i], bs[i], rhos[i], highs[i], lows[i] = h, d, b, rho, high, low
-        if doubts > 0:
-            return UNSURE
-        _log(highs, count)
-        _log(lows, count)
-        s0 = s1 = s2 = s3 = s4 = s5 = s6 = 0.0
-        for i in range(count):
-            w, h, d, b, rho, high, low = weights[start + i], hs[i], ds[i], bs[i], rhos[i], highs[i], lows[i]
-            inverted = 1.0 / (rho if rho > 0.0 else 1.0)
-            # a multiple of the identity has d = b = 0, and any beta will do
-            beta = 0.5 * (high - low) * inverted if rho > 0.0 else 1.0 / h
-            across, turn_d, turn_b = beta * h, d * inverted, b * inverted
-            squares[i] = high * high + low * low
-            rest = w * (across - 1.0)
-            s0 += w * 0.5 * (high + low)
-            s1 += w * beta * d
-            s2 += w * beta * b
-            s3 += w * squares[i]
-            s4 += w * across - rest * turn_d * turn_d
-            s5 -= rest * turn_d * turn_b
-            s6 += w * across - rest * turn_b * turn_b
-        farthest = max(farthest, squares[:count].max())
-        row = blocks[start // block]
-        row[0], row[1], row[2], row[3], row[4], row[5], row[6] = s0, s1, s2, s3, s4, s5, s6
-    return math.sqrt(farthest)
-
-
-@compiled
-def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) -> float:
+def spd3(x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radius: float, block: int, blocks: Array) -> float:
     """3x3 positive-definite matrices: the deflation of ``_small_eigen``, without forming the last two eigenvectors.
 
     With ``v`` the eigenvector that stands alone and ``(u, w)`` an orthonormal pair across it, ``log`` of the whitened matrix
-    is ``l v v' + alpha (I - v v') + beta (d (u u' - w w') + b (u w' + w u'))``. Columns of ``blocks``: sums of its six
-    lower entries, squared length, and the Hessian's mean over trace-free directions.
+    is ``l v v' + alpha (I - v v') + half (d (u u' - w w') + b (u w' + w u'))`` with ``d^2 + b^2 = 1``. Columns of ``blocks``:
+    sums of its six lower entries, squared length, and the Hessian's mean over trace-free directions.
     """
     l00, l10, l11 = inverse[0, 0], inverse[1, 0], inverse[1, 1]
     l20, l21, l22 = inverse[2, 0], inverse[2, 1], inverse[2, 2]
-    entries = np.empty((6, block))
+    r00, r10, r11 = factor[0, 0], factor[1, 0], factor[1, 1]
+    r20, r21, r22 = factor[2, 0], factor[2, 1], factor[2, 2]
+    clip = radius < math.inf
+    entries = np.empty((7, block))
     room = np.empty((12, block))
-    vxs, vys, vzs, ds, bs, rhos = room[0], room[1], room[2], room[3], room[4], room[5]
+    vxs, vys, vzs, ds, bs, shrinks = room[0], room[1], room[2], room[3], room[4], room[5]
     e0s, e1s, e2s, f0s, f1s, f2s = room[6], room[7], room[8], room[9], room[10], room[11]
     lengths = np.empty(block)
-    farthest = doubts = 0.0
+    sure = np.empty(block, dtype=np.bool_)
+    vectors, logs, spare = np.empty((3, 3)), np.empty(3), np.empty((3, 3))
+    farthest = 0.0
     for start in range(0, len(x), block):
         count = min(block, len(x) - start)
         for i in range(count):
             j = start + i
             y10, y20, y21 = 0.5 * (x[j, 1, 0] + x[j, 0, 1]), 0.5 * (x[j, 2, 0] + x[j, 0, 2]), 0.5 * (x[j, 2, 1] + x[j, 1, 2])
-            off = abs(x[j, 1, 0] - x[j, 0, 1]) + abs(x[j, 2, 0] - x[j, 0, 2]) + abs(x[j, 2, 1] - x[j, 1, 2])
-            doubts += 0.0 if off <= TIDY * (abs(y10) + abs(y20) + abs(y21)) else 1.0
+            off = max(max(abs(x[j, 1, 0] - x[j, 0, 1]), abs(x[j, 2, 0] - x[j, 0, 2])), abs(x[j, 2, 1] - x[j, 1, 2]))
             entries[0, i], entries[1, i], entries[2, i] = x[j, 0, 0], y10, x[j, 1, 1]
-            entries[3, i], entries[4, i], entries[5, i] = y20, y21, x[j, 2, 2]
+            entries[3, i], entries[4, i], entries[5, i], entries[6, i] = y20, y21, x[j, 2, 2], off
+        unsure = 0
         for i in range(count):
             y00, y10, y11 = entries[0, i], entries[1, i], entries[2, i]
             y20, y21, y22 = entries[3, i], entries[4, i], entries[5, i]
+            # of a positive-definite matrix the largest entry is on the diagonal
+            even = entries[6, i] <= SYMMETRIC * max(max(abs(y00), abs(y11)), abs(y22))
             # rows of L^-1 y, then L^-1 y L^-T
             m10, m11 = l10 * y00 + l11 * y10, l10 * y10 + l11 * y11
             m20 = l20 * y00 + l21 * y10 + l22 * y20
@@ -161,8 +396,7 @@ def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
             mean = (a00 + a11 + a22) / 3.0
             b00, b11, b22 = a00 - mean, a11 - mean, a22 - mean
             spread = math.sqrt((b00 * b00 + b11 * b11 + b22 * b22) / 6.0 + (a10 * a10 + a20 * a20 + a21 * a21) / 3.0)
-            doubts += 0.0 if spread < 1e100 else 1.0
-            doubts += 0.0 if mean > 1e-100 else 1.0
+            fine = even & (spread < 1e100) & (mean > 1e-100)
             shrink = 1.0 / max(spread, 1e-140)
             b00, b11, b22 = b00 * shrink, b11 * shrink, b22 * shrink
             b10, b20, b21 = a10 * shrink, a20 * shrink, a21 * shrink
@@ -187,7 +421,7 @@ def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
             qx, qy, qz = b00 * ux + b10 * uy + b20 * uz, b10 * ux + b11 * uy + b21 * uz, b20 * ux + b21 * uy + b22 * uz
             alone = vx * px + vy * py + vz * pz
             coupling = abs(ux * px + uy * py + uz * pz) + abs(wx * px + wy * py + wz * pz)
-            doubts += 0.0 if coupling * spread <= 2e-15 * (mean + spread) else 1.0
+            fine &= coupling * spread <= 2e-15 * (mean + spread)
             p00 = ux * qx + uy * qy + uz * qz
             p11 = (b00 + b11 + b22) - alone - p00
             # back to the whitened matrix: its eigenvalue along v and its 2x2 block across
@@ -195,76 +429,166 @@ def spd3(x: Array, weights: Array, inverse: Array, block: int, blocks: Array) ->
             b = spread * (wx * qx + wy * qy + wz * qz)
             rho = math.sqrt(d * d + b * b)
             e0, e1, e2 = mean + spread * alone, middle + rho, middle - rho
-            doubts += 0.0 if max(e0, e1) < MOST_SPREAD * min(e0, e2) else 1.0
-            vxs[i], vys[i], vzs[i], ds[i], bs[i], rhos[i] = vx, vy, vz, d, b, rho
-            e0s[i], e1s[i], e2s[i] = e0, e1, e2
-        if doubts > 0.0:
-            return UNSURE
+            fine &= max(e0, e1) < MOST_SPREAD * min(e0, e2)
+            unsure += 0 if fine else 1
+            sure[i] = fine
+            inverted = 1.0 / rho if rho > 1e-200 else 0.0
+            vxs[i], vys[i], vzs[i] = (vx if fine else 0.0), (vy if fine else 0.0), (vz if fine else 1.0)
+            ds[i], bs[i] = (d * inverted if fine else 0.0), (b * inverted if fine else 0.0)
+            e0s[i], e1s[i], e2s[i] = (e0 if fine else 1.0), (e1 if fine else 1.0), (e2 if fine else 1.0)
         for i in range(count):
             f0s[i], f1s[i], f2s[i] = e0s[i], e1s[i], e2s[i]
         _log(f0s, count)
         _log(f1s, count)
         _log(f2s, count)
+        for i in range(count):
+            lengths[i] = f0s[i] * f0s[i] + f1s[i] * f1s[i] + f2s[i] * f2s[i]
+        if clip:
+            g0s, g1s, g2s = entries[0], entries[1], entries[2]
+            for i in range(count):
+                length = math.sqrt(lengths[i])
+                shrink = radius / length if length > radius else 1.0
+                shrinks[i] = shrink
+                f0s[i] *= shrink
+                f1s[i] *= shrink
+                f2s[i] *= shrink
+                lengths[i] *= shrink * shrink
+                g0s[i], g1s[i], g2s[i] = f0s[i], f1s[i], f2s[i]
+            _exp(g0s, count)
+            _exp(g1s, count)
+            _exp(g2s, count)
+            for i in range(count):
+                outside = shrinks[i] < 1.0
+                g0, g1, g2, vx, vy, vz = g0s[i], g1s[i], g2s[i], vxs[i], vys[i], vzs[i]
+                ux, uy, uz, wx, wy, wz = _across(vx, vy, vz)
+                alpha, half = 0.5 * (g1 + g2), 0.5 * (g1 - g2)
+                rest, bd, bb = g0 - alpha, half * ds[i], half * bs[i]
+                w00 = alpha + rest * vx * vx + bd * (ux * ux - wx * wx) + 2.0 * bb * ux * wx
+                w11 = alpha + rest * vy * vy + bd * (uy * uy - wy * wy) + 2.0 * bb * uy * wy
+                w22 = alpha + rest * vz * vz + bd * (uz * uz - wz * wz) + 2.0 * bb * uz * wz
+                w10 = rest * vx * vy + bd * (ux * uy - wx * wy) + bb * (ux * wy + wx * uy)
+                w20 = rest * vx * vz + bd * (ux * uz - wx * wz) + bb * (ux * wz + wx * uz)
+                w21 = rest * vy * vz + bd * (uy * uz - wy * wz) + bb * (uy * wz + wy * uz)
+                # rows of L w, then L w L'
+                m00, m10, m11 = r00 * w00, r10 * w00 + r11 * w10, r10 * w10 + r11 * w11
+                m20, m21 = r20 * w00 + r21 * w10 + r22 * w20, r20 * w10 + r21 * w11 + r22 * w21
+                m22 = r20 * w20 + r21 * w21 + r22 * w22
+                y00, y10, y20 = m00 * r00, m10 * r00, m20 * r00
+                y11, y21 = m10 * r10 + m11 * r11, m20 * r10 + m21 * r11
+                y22 = m20 * r20 + m21 * r21 + m22 * r22
+                e0s[i], e1s[i], e2s[i] = (g0 if outside else e0s[i]), (g1 if outside else e1s[i]), (g2 if outside else e2s[i])
+                j = start + i
+                x[j, 0, 0], x[j, 1, 1] = (y00 if outside else x[j, 0, 0]), (y11 if outside else x[j, 1, 1])
+                x[j, 1, 0], x[j, 0, 1] = (y10 if outside else x[j, 1, 0]), (y10 if outside else x[j, 0, 1])
+                x[j, 2, 0], x[j, 0, 2] = (y20 if outside else x[j, 2, 0]), (y20 if outside else x[j, 0, 2])
+                x[j, 2, 1], x[j, 1, 2] = (y21 if outside else x[j, 2, 1]), (y21 if outside else x[j, 1, 2])
+                x[j, 2, 2] = y22 if outside else x[j, 2, 2]
         t00 = t10 = t11 = t20 = t21 = t22 = squares = hessian = 0.0
         for i in range(count):
             f0, f1, f2, e0, e1, e2 = f0s[i], f1s[i], f2s[i], e0s[i], e1s[i], e2s[i]
             vx, vy, vz, w = vxs[i], vys[i], vzs[i], weights[start + i]
             ux, uy, uz, wx, wy, wz = _across(vx, vy, vz)
-            alpha, middle = 0.5 * (f1 + f2), 0.5 * (e1 + e2)
-            beta = 0.5 * (f1 - f2) / max(rhos[i], 1e-200) if rhos[i] > 0.0 else 1.0 / middle
-            rest, bd, bb = w * (f0 - alpha), w * beta * ds[i], w * beta * bs[i]
+            alpha, half = 0.5 * (f1 + f2), 0.5 * (f1 - f2)
+            rest, bd, bb = w * (f0 - alpha), w * half * ds[i], w * half * bs[i]
             t00 += rest * vx * vx + bd * (ux * ux - wx * wx) + 2.0 * bb * ux * wx + w * alpha
             t11 += rest * vy * vy + bd * (uy * uy - wy * wy) + 2.0 * bb * uy * wy + w * alpha
             t22 += rest * vz * vz + bd * (uz * uz - wz * wz) + 2.0 * bb * uz * wz + w * alpha
             t10 += rest * vx * vy + bd * (ux * uy - wx * wy) + bb * (ux * wy + wx * uy)
             t20 += rest * vx * vz + bd * (ux * uz - wx * wz) + bb * (ux * wz + wx * uz)
             t21 += rest * vy * vz + bd * (uy * uz - wy * wz) + bb * (uy * wz + wy * uz)
-            lengths[i] = f0 * f0 + f1 * f1 + f2 * f2
             squares += w * lengths[i]
-            g01, g02 = e0 - e1, e0 - e2
+            g01, g02, g12 = e0 - e1, e0 - e2, e1 - e2
             first = 0.5 * (f0 - f1) * (e0 + e1) / (g01 if g01 != 0.0 else 1.0)
             second_factor = 0.5 * (f0 - f2) * (e0 + e2) / (g02 if g02 != 0.0 else 1.0)
-            curve = beta * middle + (first if g01 != 0.0 else 1.0) + (second_factor if g02 != 0.0 else 1.0)
-            hessian += w * (2.0 + curve) / 5.0
+            last = half * (e1 + e2) / (g12 if g12 != 0.0 else 1.0)
+            hessian += (first if g01 != 0.0 else 1.0) * w
+            hessian += (second_factor if g02 != 0.0 else 1.0) * w
+            hessian += (last if g12 != 0.0 else 1.0) * w + 2.0 * w
+        if unsure > 0:
+            for i in range(count):
+                if not sure[i]:
+                    w = weights[start + i]
+                    length = far_matrix(x[start + i], p, factor, inverse, radius, vectors, logs, spare)
+                    lengths[i] = length * length
+                    squares += w * lengths[i]
+                    for j in range(3):
+                        t00 += w * logs[j] * vectors[0, j] * vectors[0, j]
+                        t10 += w * logs[j] * vectors[1, j] * vectors[0, j]
+                        t11 += w * logs[j] * vectors[1, j] * vectors[1, j]
+                        t20 += w * logs[j] * vectors[2, j] * vectors[0, j]
+                        t21 += w * logs[j] * vectors[2, j] * vectors[1, j]
+                        t22 += w * logs[j] * vectors[2, j] * vectors[2, j]
+                        hessian += w * (curve(logs[j] - logs[(j + 1) % 3]) - 1.0)  # above, it counted as 1
         farthest = max(farthest, lengths[:count].max())
         row = blocks[start // block]
         row[0], row[1], row[2], row[3], row[4], row[5] = t00, t10, t11, t20, t21, t22
-        row[6], row[7] = squares, hessian
+        row[6], row[7] = squares, hessian / 5.0
     return math.sqrt(farthest)
 
 
+# ------------------------------------------------------------------ spheres
+
+
 @compiled
-def sphere2(x: Array, weights: Array, p: Array, block: int, blocks: Array) -> float:
+def sphere2(x: Array, weights: Array, p: Array, radius: float, block: int, blocks: Array) -> float:
     """Unit vectors in space: the logarithm at ``p`` of ``x`` is ``f (x - c p)`` with ``c = p.x`` and ``f = t/sin t``.
 
     Columns of ``blocks``: sums of ``f x`` (three), of ``f c``, squared length, and of the six lower entries of
-    ``g x x'`` with ``g = (1 - f c)/sin^2 t``: the Hessian is ``f c I`` plus that, projected. Returns the smallest cosine.
+    ``g x x'`` with ``g = (1 - f c)/sin^2 t``: the Hessian is ``f c I`` plus that, projected. Returns the largest angle.
     """
     px, py, pz = p[0], p[1], p[2]
-    room = np.empty((5, block))
-    xs, ys, zs, cosines, angles = room[0], room[1], room[2], room[3], room[4]
-    lowest, doubts = 1.0, 0.0
+    clip = radius < math.inf
+    far_cosine, far_sine = math.cos(min(radius, math.pi)), math.sin(min(radius, math.pi))
+    room = np.empty((9, block))
+    xs, ys, zs, cosines, angles, sines = room[0], room[1], room[2], room[3], room[4], room[5]
+    q0s, q1s, q2s = room[6], room[7], room[8]
+    farthest = 0.0
     for start in range(0, len(x), block):
         count = min(block, len(x) - start)
         for i in range(count):
-            x0, x1, x2 = x[start + i, 0], x[start + i, 1], x[start + i, 2]
-            norm = x0 * x0 + x1 * x1 + x2 * x2
-            doubts += 0.0 if abs(norm - 1.0) <= 1e-8 else 1.0
-            # one Newton step for the inverse root, whose error is the square of what the norm is off
-            scale = 1.5 - 0.5 * norm
-            xs[i], ys[i], zs[i] = x0 * scale, x1 * scale, x2 * scale
-            cosines[i] = min(xs[i] * px + ys[i] * py + zs[i] * pz, 1.0)
-            lowest = min(lowest, cosines[i])
-        if doubts > 0.0:
-            return UNSURE
+            xs[i], ys[i], zs[i] = x[start + i, 0], x[start + i, 1], x[start + i, 2]
         for i in range(count):
-            angles[i] = math.acos(cosines[i])
+            x0, x1, x2 = xs[i], ys[i], zs[i]
+            norm = math.sqrt(x0 * x0 + x1 * x1 + x2 * x2)
+            valid = abs(norm - 1.0) <= TOLERANCE
+            scale = 1.0 / norm
+            x0, x1, x2 = (x0 * scale if valid else px), (x1 * scale if valid else py), (x2 * scale if valid else pz)
+            c = x0 * px + x1 * py + x2 * pz
+            side = 1.0 if c >= 0.0 else -1.0
+            q0, q1, q2 = x0 - side * px, x1 - side * py, x2 - side * pz
+            angle, sine = _angle(q0 * q0 + q1 * q1 + q2 * q2, c < 0.0)
+            xs[i], ys[i], zs[i] = x0, x1, x2
+            q0s[i], q1s[i], q2s[i] = q0, q1, q2
+            cosines[i], angles[i], sines[i] = min(max(c, -1.0), 1.0), angle, sine
+        if clip:
+            # Twice, so that what is left across is orthogonal even next to the antipode; by way of the memory, so that the
+            # compiler does not make one step of the two.
+            for _ in range(2):
+                for i in range(count):
+                    along = q0s[i] * px + q1s[i] * py + q2s[i] * pz
+                    q0s[i] -= along * px
+                    q1s[i] -= along * py
+                    q2s[i] -= along * pz
+            for i in range(count):
+                q0, q1, q2 = q0s[i], q1s[i], q2s[i]
+                length = math.sqrt(q0 * q0 + q1 * q1 + q2 * q2)
+                outside = angles[i] > radius
+                lost = outside & (length <= 4e-16)
+                turn = far_sine / length
+                q0, q1, q2 = far_cosine * px + turn * q0, far_cosine * py + turn * q1, far_cosine * pz + turn * q2
+                q0, q1, q2 = (q0 if outside else xs[i]), (q1 if outside else ys[i]), (q2 if outside else zs[i])
+                xs[i], ys[i], zs[i] = (px if lost else q0), (py if lost else q1), (pz if lost else q2)
+                c, sine, angle = cosines[i], sines[i], angles[i]
+                c, sine, angle = (far_cosine if outside else c), (far_sine if outside else sine), (radius if outside else angle)
+                cosines[i], sines[i], angles[i] = (1.0 if lost else c), (0.0 if lost else sine), (0.0 if lost else angle)
+            for i in range(count):
+                x[start + i, 0], x[start + i, 1], x[start + i, 2] = xs[i], ys[i], zs[i]
         sx = sy = sz = along = squares = h00 = h10 = h11 = h20 = h21 = h22 = 0.0
         for i in range(count):
             x0, x1, x2, c, w = xs[i], ys[i], zs[i], cosines[i], weights[start + i]
-            square = (1.0 - c) * (1.0 + c)
-            f = angles[i] / math.sqrt(max(square, 1e-300)) if square > 0.0 else 1.0
-            g = w * ((1.0 - f * c) / max(square, 1e-8) if square > 1e-8 else 1.0 / 3.0)
+            square = sines[i] * sines[i]
+            f = angles[i] / sines[i] if sines[i] > 0.0 else 1.0
+            g = w * ((1.0 - f * c) / square if square > 1e-8 else 1.0 / 3.0)
             f *= w
             sx += f * x0
             sy += f * x1
@@ -277,10 +601,11 @@ def sphere2(x: Array, weights: Array, p: Array, block: int, blocks: Array) -> fl
             h20 += g * x2 * x0
             h21 += g * x2 * x1
             h22 += g * x2 * x2
+        farthest = max(farthest, angles[:count].max())
         row = blocks[start // block]
         row[0], row[1], row[2], row[3], row[4] = sx, sy, sz, along, squares
         row[5], row[6], row[7], row[8], row[9], row[10] = h00, h10, h11, h20, h21, h22
-    return lowest
+    return farthest
 
 
 #: Long records taken at a time: few enough to stay in the cache between their two uses.
@@ -302,47 +627,116 @@ def _add_eight(total: Array, records: Array, factors: Array) -> None:
 
 
 @compiled
-def sphere(x: Array, weights: Array, p: Array, radius: float, block: int, blocks: Array) -> float:
-    """Vectors of length ``radius`` in any dimension, about the unit vector ``p``: every record is read once.
+def _across_exactly(x: Array, p: Array, scale: float, side: float, room: Array) -> tuple[float, float]:
+    """The part of ``scale x`` orthogonal to ``p``, in ``room``; its length, and the squared distance from ``side p``."""
+    chord = along = 0.0
+    for j in range(len(p)):
+        room[j] = scale * x[j] - side * p[j]
+        chord += room[j] * room[j]
+        along += room[j] * p[j]
+    # twice, so that what is left across is orthogonal even next to the antipode
+    again = square = 0.0
+    for j in range(len(p)):
+        room[j] -= along * p[j]
+        again += room[j] * p[j]
+    for j in range(len(p)):
+        room[j] -= again * p[j]
+        square += room[j] * room[j]
+    return math.sqrt(square), chord
+
+
+@compiled
+def _clip_vector(x: Array, p: Array, size: float, radius: float, room: Array) -> tuple[float, float, float, float]:
+    """Brings a vector of length ``size``, or what should have been one, within an angle of the unit vector ``p``, in place.
+
+    Returns its length, and cosine, angle and sine of the angle.
+    """
+    square = c = 0.0
+    for j in range(len(p)):
+        square += x[j] * x[j]
+        c += x[j] * p[j]
+    norm = math.sqrt(square)
+    valid = abs(norm - size) <= TOLERANCE * size
+    scale = 1.0 / norm
+    c = min(max(c * scale, -1.0), 1.0)
+    angle, sine = _angle(2.0 - 2.0 * abs(c), c < 0.0)
+    far_cosine, far_sine = math.cos(radius), math.sin(radius)
+    turn = size * far_sine / sine
+    on, times = size * far_cosine - turn * c, turn * scale
+    outside, lost = angle > radius, not valid
+    # A cosine says too little about small angles, which matter in small balls, and next to the antipode, where the way to p
+    # has hardly a direction. The first depends on the ball alone, the second is rare and costs as much again.
+    if radius < 0.1 or (c < 0.0 and sine < 0.5 * far_sine):
+        length, chord = _across_exactly(x, p, scale, 1.0 if c >= 0.0 else -1.0, room)
+        angle, sine = _angle(chord, c < 0.0)
+        outside = angle > radius
+        lost |= outside and length <= 4e-16
+        turn = size * far_sine / length
+        for j in range(len(p)):
+            moved = size * far_cosine * p[j] + turn * room[j] if outside else x[j]
+            x[j] = size * p[j] if lost else moved
+    else:
+        for j in range(len(p)):
+            moved = on * p[j] + times * x[j] if outside else x[j]
+            x[j] = size * p[j] if lost else moved
+    if lost:
+        return size, 1.0, 0.0, 0.0
+    return (size, far_cosine, radius, far_sine) if outside else (norm, c, angle, sine)
+
+
+@compiled
+def sphere(x: Array, weights: Array, p: Array, size: float, radius: float, block: int, blocks: Array) -> float:
+    """Vectors of length ``size`` in any dimension, about the unit vector ``p``; ``radius`` is an angle.
 
     Columns of ``blocks``: sums of ``t/sin t`` times unit records (one an axis), of ``t cot t``, and of ``t^2``. Returns the
-    smallest cosine.
+    largest angle.
     """
-    size = len(p)
-    lowest, doubts = 1.0, 0
-    total = np.empty(size)
+    clip = radius < math.inf
+    farthest = 0.0
+    total, room = np.empty(len(p)), np.empty(len(p))
     lengths, cosines, factors = np.empty(_FEW), np.empty(_FEW), np.empty(_FEW)
+    angles, sines = np.empty(_FEW), np.empty(_FEW)
     for start in range(0, len(x), block):
         stop = min(start + block, len(x))
         total[:] = 0.0
         along = squares = 0.0
         for first in range(start, stop, _FEW):
             count = min(_FEW, stop - first)
+            if clip:
+                for i in range(count):
+                    lengths[i], cosines[i], angles[i], sines[i] = _clip_vector(x[first + i], p, size, radius, room)
+            else:
+                for i in range(count):
+                    record = x[first + i]
+                    square = c = 0.0
+                    for j in range(len(p)):
+                        square += record[j] * record[j]
+                        c += record[j] * p[j]
+                    lengths[i], cosines[i] = math.sqrt(square), c
+                for i in range(count):
+                    c = min(max(cosines[i] / lengths[i], -1.0), 1.0)
+                    chord = 2.0 - 2.0 * abs(c)
+                    if c < -0.5:  # only in wide balls: t/sin t would magnify the rounding error of the cosine
+                        chord = 0.0
+                        for j in range(len(p)):
+                            q = x[first + i, j] / lengths[i] + p[j]
+                            chord += q * q
+                    cosines[i] = c
+                    angles[i], sines[i] = _angle(chord, c < 0.0)
             for i in range(count):
-                record = x[first + i]
-                square = c = 0.0
-                for j in range(size):
-                    square += record[j] * record[j]
-                    c += record[j] * p[j]
-                lengths[i], cosines[i] = math.sqrt(square), c
-            for i in range(count):
-                doubts += 0 if abs(lengths[i] - radius) <= 5e-7 * radius else 1
-                c, w = min(cosines[i] / lengths[i], 1.0), weights[first + i]
-                lowest = min(lowest, c)
-                sine, angle = math.sqrt((1.0 - c) * (1.0 + c)), math.acos(c)
-                f = w * angle / sine if sine > 0.0 else w
-                along += f * c
-                squares += w * angle * angle
+                w = weights[first + i]
+                f = w * angles[i] / sines[i] if sines[i] > 0.0 else w
+                along += f * cosines[i]
+                squares += w * angles[i] * angles[i]
+                farthest = max(farthest, angles[i])
                 factors[i] = f / lengths[i]
             if count == _FEW:
                 _add_eight(total, x[first : first + _FEW], factors)
             else:
                 for i in range(count):
-                    for j in range(size):
+                    for j in range(len(p)):
                         total[j] += factors[i] * x[first + i, j]
-        if doubts > 0:
-            return UNSURE
         row = blocks[start // block]
-        row[:size] = total
-        row[size], row[size + 1] = along, squares
-    return lowest
+        row[: len(p)] = total
+        row[len(p)], row[len(p) + 1] = along, squares
+    return farthest

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
 
@@ -18,10 +18,10 @@ import numpy as np
 from geodp.inputs import EPSILON, Array
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.functions import angle_over_sine, conjugate, spectral, symmetric, transpose, two_sum
-from geodp.manifolds.manifold import TOLERANCE, Manifold
-from geodp.manifolds.small_eigen import eigh, eigvalsh
-from geodp.manifolds.spd import cholesky, vector_from_symmetric
+from geodp.manifolds.functions import conjugate, spectral, two_sum
+from geodp.manifolds.manifold import Manifold
+from geodp.manifolds.small_eigen import eigvalsh
+from geodp.manifolds.spd import cholesky, log_of_whitened, vector_from_symmetric
 
 #: Fewer numbers than this are not worth loading compiled code for.
 _WORTH_COMPILING = 100_000
@@ -82,18 +82,26 @@ def compensated_sum(terms: Array) -> tuple[Array, Array]:
     return terms[0], low
 
 
+def sum_rounding(mean_length: float) -> float:
+    """A bound on the rounding error of the mean of vectors of this mean (or root mean square) length: see :class:`Pass`."""
+    return 2.0 * Pass.BLOCK * EPSILON * mean_length
+
+
 class Evaluator(ABC):
-    """How to make a :class:`Pass` on one manifold."""
+    """How to make a :class:`Pass` on one manifold, with the same work for every record as far as that can be had."""
+
+    #: Whether :meth:`step` is Newton's, after which a pass or two are enough.
+    newton: ClassVar[bool] = False
 
     @abstractmethod
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         """The pass at ``p`` over records in the ball."""
 
     @abstractmethod
-    def clip(self, ball: Ball, p: Array, records: Array, weights: Array | None) -> tuple[Pass, Array]:
-        """The pass at ``p``, in the ball, over clipped records, and these records: the same array if none had to move.
+    def clip(self, ball: Ball, records: Array, weights: Array | None) -> Pass:
+        """Clips the records, in place, and makes the pass at the centre over them.
 
-        Records that :meth:`Ball.clip` would only tidy up, off the manifold by little more than rounding, may be left to the
+        Records that :meth:`Ball.clip` would only tidy up, off the manifold by less than the tolerance, may be left to the
         logarithm, which does not see the difference.
         """
 
@@ -111,9 +119,9 @@ class GeneralEvaluator(Evaluator):
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         return self.from_logs(p, self.manifold.raw_log(p, records), weights)
 
-    def clip(self, ball: Ball, p: Array, records: Array, weights: Array | None) -> tuple[Pass, Array]:
-        clipped, logs = ball.clip_with_logs(records)
-        return self.from_logs(p, logs, weights) if p is ball.center else self.evaluate(p, clipped, weights), clipped
+    def clip(self, ball: Ball, records: Array, weights: Array | None) -> Pass:
+        records[:], logs = ball.clip_with_logs(records)
+        return self.from_logs(ball.center, logs, weights)
 
     def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
         return gradient
@@ -133,77 +141,61 @@ def block_sums(values: Array, weights: Array) -> Array:
     return np.concatenate([blocks[:, 0], (weights[whole:] @ values[whole:])[None]])
 
 
-class FastEvaluator(Evaluator):
-    """A closed form for the records it is sure about, and the general path for chunks with any other."""
+class CompiledEvaluator(Evaluator):
+    """Compiled loops that read every record once, and clip on the way if the radius is finite."""
 
     def __init__(self, manifold: Manifold) -> None:
-        self.general = GeneralEvaluator(manifold)
+        self.manifold = manifold
         self._ones = np.ones(0)
 
     @abstractmethod
-    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
-        """The pass at ``p``; nothing if some record is not certain to be a point on which the closed form is accurate."""
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+        """The pass at ``p``. A finite radius is that of the ball about ``p`` into which the records are clipped in place."""
 
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
-        result = self._try(p, records, weights)
-        return self.general.evaluate(p, records, weights) if result is None else result
+        return self._run(p, records, weights, math.inf)
 
-    def clip(self, ball: Ball, p: Array, records: Array, weights: Array | None) -> tuple[Pass, Array]:
-        result = self._try(p, records, weights)
-        if result is not None and result.reach + _off_center(ball, p, result.reach) <= ball.radius:
-            return result, records
-        if p is ball.center:
-            return self.general.clip(ball, p, records, weights)
-        clipped = self.clip(ball, ball.center, records, weights)[1]
-        return (self.evaluate(p, clipped, weights) if result is None or clipped is not records else result), clipped
+    def clip(self, ball: Ball, records: Array, weights: Array | None) -> Pass:
+        return self._run(ball.center, records, weights, ball.radius)
 
-    def _try(self, p: Array, records: Array, weights: Array | None) -> Pass | None:
+    def _run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
         if weights is None:
             ones = self._ones  # another thread may put a shorter array in its place
             if len(ones) < len(records):
                 ones = self._ones = np.ones(len(records))
             weights = ones[: len(records)]
-        # compiled code is kept on disk for every type it has met: a second one would tell that a record was clipped
-        records = records.view(np.ndarray)
-        records.flags.writeable = False
+        # compiled code is kept on disk for every type it has met: there is to be one type, whatever the source of the records
+        records = np.require(records.view(np.ndarray), requirements=["C", "W"])
         with np.errstate(all="ignore"):
-            return self.fast(p, records, weights)
+            return self.run(p, records, weights, radius)
 
 
-def _off_center(ball: Ball, p: Array, reach: float) -> float:
-    """How much farther from the centre than from ``p`` records within ``reach`` of ``p`` may be, rounding included."""
-    manifold, rounding = ball.manifold, ball.manifold.log_rounding(p, reach)
-    if p is ball.center:
-        return rounding
-    distance = float(manifold.raw_dist(ball.center, p))
-    return distance + manifold.log_rounding(ball.center, distance) + rounding
-
-
-class _SPDEvaluator(FastEvaluator):
+class _CompiledSPD(CompiledEvaluator):
     """Positive-definite matrices are whitened by the inverse of a Cholesky factor, the same for all chunks of a pass."""
 
     def __init__(self, manifold: Manifold) -> None:
         super().__init__(manifold)
-        self._factor = np.empty(0), np.empty(0)
+        self._frame = np.empty(0), (np.empty(0), np.empty(0), np.empty(0))
 
-    def inverse(self, p: Array) -> Array:
-        at, inverse = self._factor
+    def frame(self, p: Array) -> tuple[Array, Array, Array]:
+        """A writable copy of the point, its Cholesky factor, and the inverse of that."""
+        at, frame = self._frame
         if at is not p:
-            inverse = cholesky(p)[1]
-            self._factor = p, inverse
-        return inverse
+            frame = np.array(p), *cholesky(p)
+            self._frame = p, frame
+        return frame
 
 
-class SPD2(_SPDEvaluator):
-    """2x2 matrices, compiled; Newton's step: the space is a hyperbolic plane times a line."""
+class SPD2(_CompiledSPD):
+    """2x2 matrices; Newton's step: the space is a hyperbolic plane times a line."""
 
-    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
+    newton = True
+
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import kernels
 
         blocks = _rows(records, 7)
-        reach = kernels.spd2(records, weights, self.inverse(p), Pass.BLOCK, blocks)
-        if reach == kernels.UNSURE:
-            return None
+        reach = kernels.spd2(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks)
         a, d, b = blocks[:, 0], blocks[:, 1], blocks[:, 2]
         logs = np.stack([a + d, math.sqrt(2.0) * b, a - d], axis=-1)
         square, *hessian = blocks[:, 3:].sum(axis=0)
@@ -218,105 +210,99 @@ class SPD2(_SPDEvaluator):
         return conjugate(factor, np.array([[middle + d, b], [b, middle - d]]))
 
 
-class _ScaledSPD(_SPDEvaluator):
-    """Matrices of other sizes: the full step along the trace, and one over the mean Hessian across it."""
-
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        along = float(np.trace(np.linalg.solve(p, gradient))) / len(p) * p
-        return along + (gradient - along) / float(hessian)
+def _scaled_step(p: Array, gradient: Array, hessian: Array) -> Array:
+    """On matrices of other sizes: the full step along the trace, and one over the mean Hessian across it."""
+    along = float(np.trace(np.linalg.solve(p, gradient))) / len(p) * p
+    return along + (gradient - along) / float(hessian)
 
 
-class SPD3(_ScaledSPD):
-    """3x3 matrices, compiled."""
+class SPD3(_CompiledSPD):
+    """3x3 matrices."""
 
-    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import kernels
 
         blocks = _rows(records, 8)
-        reach = kernels.spd3(records, weights, self.inverse(p), Pass.BLOCK, blocks)
-        if reach == kernels.UNSURE:
-            return None
+        reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks)
         root = math.sqrt(2.0)
         logs = blocks[:, [0, 1, 3, 2, 4, 5]] * [1.0, root, root, 1.0, root, 1.0]
         square, hessian = blocks[:, 6:].sum(axis=0)
         return Pass.of_blocks(len(records), logs, float(square), reach, np.asarray(hessian), float(weights.sum()))
 
-
-class SPDLarge(_ScaledSPD):
-    """Matrices of any size: whitening as two products over the whole chunk, then ``eigh``."""
-
-    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
-        n = len(records)
-        off = np.abs(records - transpose(records)).max(axis=(1, 2))
-        if not (off <= 16.0 * EPSILON * np.abs(records).max(axis=(1, 2))).all():
-            return None
-        whitened = self.whitened(p, records)
-        if not np.isfinite(whitened).all():
-            return None
-        values, vectors = eigh(whitened)
-        if not (values[:, -1] < 1e4 * values[:, 0]).all():
-            return None
-        logs = np.log(values)
-        squares = np.vecdot(logs, logs)
-        sums = block_sums(vector_from_symmetric(spectral(vectors, logs)), weights)
-        hessian = weights @ _mean_hessian(values, logs)
-        reach = math.sqrt(float(squares.max()))
-        return Pass.of_blocks(n, sums, float(weights @ squares), reach, np.asarray(hessian), float(weights.sum()))
-
-    def whitened(self, p: Array, records: Array) -> Array:
-        n, k = records.shape[:2]
-        inverse = self.inverse(p)
-        half = (records.reshape(-1, k) @ inverse.T).reshape(n, k, k)
-        return symmetric((np.ascontiguousarray(transpose(half)).reshape(-1, k) @ inverse.T).reshape(n, k, k))
+    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
+        return _scaled_step(p, gradient, hessian)
 
 
-class SPDCompiled(SPDLarge):
-    """The same, compiled, without eigen-decompositions: those for the Hessian are made for a few records of each chunk."""
+class SPDCompiled(_CompiledSPD):
+    """Matrices of any size, without eigen-decompositions: those for the Hessian are made for a few records of each chunk."""
 
-    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
-        from geodp.compute import kernels, spd_kernel
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+        from geodp.compute import spd_kernel
 
         k = len(p)
         blocks = _rows(records, k * (k + 1) // 2 + 1)
-        reach = spd_kernel.spd(records, weights, self.inverse(p), spd_kernel.quadrature(), Pass.BLOCK, blocks)
-        if reach == kernels.UNSURE:
-            return None
+        frame = self.frame(p)
+        reach = spd_kernel.spd(records, weights, *frame, radius, spd_kernel.quadrature(), Pass.BLOCK, blocks)
         few = slice(None, None, -(-len(records) // _FEW))
-        values: Array = eigvalsh(self.whitened(p, records[few]))
-        hessian, seen = weights[few] @ _mean_hessian(values, np.log(values)), float(weights[few].sum())
+        values: Array = eigvalsh(conjugate(frame[2], records[few]))
+        values = np.maximum(values, EPSILON * values[:, -1:])  # rounding may make a small one negative
+        hessian, seen = weights[few] @ _mean_hessian(np.log(values)), float(weights[few].sum())
         logs = blocks[:, :-1] * vector_from_symmetric(np.ones((k, k)))
         return Pass.of_blocks(len(records), logs, float(blocks[:, -1].sum()), reach, np.asarray(hessian), seen)
+
+    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
+        return _scaled_step(p, gradient, hessian)
 
 
 #: Records of a chunk whose eigenvalues are taken for the mean Hessian, which need not be exact.
 _FEW = 64
 
 
-def _mean_hessian(values: Array, logs: Array) -> Array:
+class SPDLarge(Evaluator):
+    """Few matrices of any size, or no compiler: the manifold's own logarithm, and the Hessian from its spectrum."""
+
+    def __init__(self, manifold: Manifold) -> None:
+        self.manifold = manifold
+
+    def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
+        logs, vectors = log_of_whitened(cholesky(p)[1], p, records)
+        w = np.ones(len(records)) if weights is None else weights
+        squares = np.vecdot(logs, logs)
+        sums = block_sums(vector_from_symmetric(spectral(vectors, logs)), w)
+        reach, hessian = math.sqrt(float(squares.max())), np.asarray(w @ _mean_hessian(logs))
+        return Pass.of_blocks(len(records), sums, float(w @ squares), reach, hessian, float(w.sum()))
+
+    def clip(self, ball: Ball, records: Array, weights: Array | None) -> Pass:
+        records[:] = ball.clip_chunk(records)
+        return self.evaluate(ball.center, records, weights)
+
+    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
+        return _scaled_step(p, gradient, hessian)
+
+
+def _mean_hessian(logs: Array) -> Array:
     """The mean over trace-free directions of the Hessian of half the squared distance: ``(t/2) coth(t/2)`` over gaps ``t``."""
-    k = values.shape[-1]
+    k = logs.shape[-1]
     i, j = np.triu_indices(k, 1)
-    gaps = values[:, i] - values[:, j]
-    apart = np.where(gaps == 0.0, 1.0, gaps)
-    factors = np.where(gaps == 0.0, 1.0, 0.5 * (logs[:, i] - logs[:, j]) * (values[:, i] + values[:, j]) / apart)
+    halves = 0.5 * np.abs(logs[:, i] - logs[:, j])
+    factors = np.where(halves > 1e-8, halves / np.tanh(np.maximum(halves, 1e-8)), 1.0)
     return (k - 1 + factors.sum(axis=-1)) / (k - 1 + len(i))
 
 
-class Sphere2(FastEvaluator):
-    """The unit sphere in space, compiled, with Newton's step."""
+class Sphere2(CompiledEvaluator):
+    """The unit sphere in space, with Newton's step."""
 
-    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
+    newton = True
+
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import kernels
 
         blocks = _rows(records, 11)
-        lowest = kernels.sphere2(records, weights, p / np.linalg.vector_norm(p), Pass.BLOCK, blocks)
-        reach = _angle_at_most(lowest, 3)
-        if not reach <= _FAR:
-            return None
+        reach = kernels.sphere2(records, weights, p / np.linalg.vector_norm(p), radius, Pass.BLOCK, blocks)
         totals = blocks[:, 3:].sum(axis=0)
         along, square = totals[:2]
         outer = totals[[2, 3, 5, 3, 4, 6, 5, 6, 7]].reshape(3, 3)
-        logs = self.general.manifold.raw_coordinates(p, blocks[:, :3] - blocks[:, 3:4] * p)
+        logs = self.manifold.raw_coordinates(p, blocks[:, :3] - blocks[:, 3:4] * p)
         return Pass.of_blocks(len(records), logs, float(square), reach, along * np.eye(3) + outer, float(weights.sum()))
 
     def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
@@ -324,62 +310,51 @@ class Sphere2(FastEvaluator):
         return np.asarray(np.linalg.solve(across @ hessian @ across + np.outer(p, p), gradient), dtype=np.float64)
 
 
-class SphereAny(FastEvaluator):
-    """Spheres of any dimension: cosines and gradient are two products of the chunk with a vector."""
+def _sphere_step(gradient: Array, hessian: Array) -> Array:
+    # on a wide ball the mean Hessian may be small or negative away from the mean: then the gradient is the better step
+    return gradient / float(hessian) if hessian > 0.1 else gradient
+
+
+class SphereLarge(CompiledEvaluator):
+    """Spheres of any dimension."""
 
     def __init__(self, manifold: Sphere) -> None:
         super().__init__(manifold)
         self.sphere = manifold
 
-    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
-        radius = self.sphere.radius
-        norms = np.sqrt(np.vecdot(records, records))
-        if not (np.abs(norms - radius) <= 0.5 * TOLERANCE * radius).all():
-            return None
-        cosines = np.minimum((records @ p) / (norms * np.linalg.vector_norm(p)), 1.0)
-        factors = angle_over_sine(cosines)
-        angles = factors * np.sqrt((1.0 - cosines) * (1.0 + cosines))
-        products = block_sums(records, weights * factors / norms)
-        along = block_sums((factors * cosines)[:, None], weights)
-        return self.result(p, products, along, float(weights @ angles**2), float(cosines.min()), weights)
-
-    def result(self, p: Array, products: Array, along: Array, square: float, lowest: float, weights: Array) -> Pass | None:
-        """From sums over blocks of ``t/sin t`` times unit records and of ``t cot t``, and the lowest cosine."""
-        radius, d = self.sphere.radius, self.sphere.d
-        reach = _angle_at_most(lowest, d + 1)
-        if not reach <= _FAR:
-            return None
-        mass = float(weights.sum())
-        logs = self.sphere.raw_coordinates(p, radius * products - along * p)
-        hessian = (mass + (d - 1) * float(along.sum())) / d
-        return Pass.of_blocks(len(weights), logs, radius**2 * square, radius * reach, np.asarray(hessian), mass)
-
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        # on a wide ball the mean Hessian may be small or negative away from the mean: then the gradient is the better step
-        return gradient / float(hessian) if hessian > 0.1 else gradient
-
-
-class SphereLarge(SphereAny):
-    """The same, compiled: every record is read once."""
-
-    def fast(self, p: Array, records: Array, weights: Array) -> Pass | None:
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import kernels
 
-        size = self.sphere.d + 1
-        blocks = _rows(records, size + 2)
-        lowest = kernels.sphere(records, weights, p / np.linalg.vector_norm(p), self.sphere.radius, Pass.BLOCK, blocks)
-        if lowest == kernels.UNSURE:
-            return None
-        return self.result(p, blocks[:, :size], blocks[:, size, None], float(blocks[:, size + 1].sum()), lowest, weights)
+        length, d = self.sphere.radius, self.sphere.d
+        blocks = _rows(records, d + 3)
+        unit = p / np.linalg.vector_norm(p)
+        reach = kernels.sphere(records, weights, unit, length, radius / length, Pass.BLOCK, blocks)
+        along, mass = blocks[:, d + 1, None], float(weights.sum())
+        logs = self.sphere.raw_coordinates(p, length * blocks[:, : d + 1] - along * p)
+        hessian = (mass + (d - 1) * float(along.sum())) / d
+        square = length**2 * float(blocks[:, d + 2].sum())
+        return Pass.of_blocks(len(weights), logs, square, length * reach, np.asarray(hessian), mass)
+
+    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
+        return _sphere_step(gradient, hessian)
 
 
-#: Past this angle the factor t/sin t magnifies rounding errors of the cosine, and logarithms are taken one by one.
-_FAR = 2.0
+class SphereAny(GeneralEvaluator):
+    """Few records on a sphere, or no compiler: the manifold's own logarithm, and the Hessian from its lengths."""
 
+    def __init__(self, manifold: Sphere) -> None:
+        super().__init__(manifold)
+        self.sphere = manifold
 
-def _angle_at_most(cosine: float, terms: int) -> float:
-    """An upper bound on the angle whose cosine was computed as a product of so many terms."""
-    return math.acos(max(min(cosine - (terms + 8) * EPSILON, 1.0), -1.0))
+    def from_logs(self, p: Array, logs: Array, weights: Array | None) -> Pass:
+        d, w = self.sphere.d, np.ones(len(logs)) if weights is None else weights
+        angles = np.linalg.vector_norm(logs, axis=-1) / self.sphere.radius
+        cotangents = np.where(angles > 1e-8, angles / np.tan(np.maximum(angles, 1e-8)), 1.0)
+        hessian = np.asarray(w @ (1.0 + (d - 1) * cotangents) / d)
+        return replace(super().from_logs(p, logs, weights), hessian=hessian, seen=float(w.sum()))
+
+    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
+        return _sphere_step(gradient, hessian)
 
 
 def _rows(records: Array, columns: int) -> Array:
@@ -395,7 +370,7 @@ def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
         return SPDLarge(manifold)
     if isinstance(manifold, SPD) and manifold.k > 3:
         return SPDCompiled(manifold)
-    compiled: dict[Manifold, type[FastEvaluator]] = {SPD(2): SPD2, SPD(3): SPD3, Sphere(2): Sphere2}
+    compiled: dict[Manifold, type[CompiledEvaluator]] = {SPD(2): SPD2, SPD(3): SPD3, Sphere(2): Sphere2}
     if compile_it and manifold in compiled:
         return compiled[manifold](manifold)
     if isinstance(manifold, Sphere) and manifold.d > 1:

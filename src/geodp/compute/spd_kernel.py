@@ -23,8 +23,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.compute.kernels import MOST_SPREAD, TIDY, UNSURE, compiled
+from geodp.compute.kernels import MOST_SPREAD, SYMMETRIC, compiled, far_matrix
 from geodp.inputs import Array
+
+Flags = NDArray[np.bool_]
 
 #: Matrices handled at once: enough to fill vector registers, few enough to stay in the cache.
 LANES = 32
@@ -51,10 +53,21 @@ def quadrature() -> Quadrature:
 
 
 @compiled
-def spd(x: Array, weights: Array, inverse: Array, rule: Quadrature, block: int, blocks: Array) -> float:
+def spd(
+    x: Array,
+    weights: Array,
+    p: Array,
+    factor: Array,
+    inverse: Array,
+    radius: float,
+    rule: Quadrature,
+    block: int,
+    blocks: Array,
+) -> float:
     """Sums over blocks: columns of ``blocks`` are the lower entries of the logarithms, column by column, and the squared length.
 
-    ``inverse`` is that of the Cholesky factor of the point at which logarithms are taken. Returns the largest length.
+    ``factor`` and ``inverse`` are the Cholesky factor of the point ``p`` at which logarithms are taken, and its inverse. With a
+    finite radius the records are clipped in place, as in ``kernels``. Returns the largest length.
     """
     k = len(inverse)
     square = (k, k, LANES)
@@ -62,6 +75,9 @@ def spd(x: Array, weights: Array, inverse: Array, rule: Quadrature, block: int, 
     diagonal, off, scales = np.empty((k, LANES)), np.empty((k, LANES)), np.empty((k, LANES))
     one, two = np.empty((k, LANES)), np.empty((k, LANES))
     lane_weights, lengths = np.empty(LANES), np.empty(LANES)
+    sure, inside = np.empty(LANES, dtype=np.bool_), np.empty(LANES, dtype=np.bool_)
+    vectors, spectrum, spare = np.empty((k, k)), np.empty(k), np.empty((k, k))
+    widest = len(rule.reaches) - 1
     farthest, row = 0.0, 0
     for start in range(0, len(x), block):
         stop = min(start + block, len(x))
@@ -69,28 +85,46 @@ def spd(x: Array, weights: Array, inverse: Array, rule: Quadrature, block: int, 
         squares = 0.0
         for first in range(start, stop, LANES):
             count = min(LANES, stop - first)
-            if not _whiten(x[first : first + count], inverse, room, matrix):
-                return UNSURE
+            _whiten(x[first : first + count], inverse, room, matrix, sure)
             _tridiagonalise(matrix, diagonal, off, scales, one)
-            row = max(row - 1, 0)
-            while not _within(diagonal, off, math.exp(-rule.reaches[row]), math.exp(rule.reaches[row]), one[0], one[1]):
+            _within(diagonal, off, rule.reaches[widest], one[0], one[1], sure)
+            _leave_to_later(sure, diagonal, off, scales, matrix)
+            # from the rule of the last group, so that one record with a wide spread costs the groups after it nothing
+            if _all_within(diagonal, off, rule.reaches[row], one[0], one[1], inside):
+                while row > 0 and _all_within(diagonal, off, rule.reaches[row - 1], one[0], one[1], inside):
+                    row -= 1
+            else:
                 row += 1
-                if row == len(rule.reaches):
-                    return UNSURE
+                while row < widest and not _all_within(diagonal, off, rule.reaches[row], one[0], one[1], inside):
+                    row += 1
             _integrate(diagonal, off, rule.nodes[row], rule.weights[row], rule.counts[row], one, two, room)
             _times_shifted(diagonal, off, room, logs)
             _turn_back(matrix, scales, one, logs)
-            for z in range(LANES):
-                lane_weights[z] = weights[first + z] if z < count else 0.0
-                lengths[z] = 0.0
+            lengths[:] = 0.0
             for i in range(k):
                 for j in range(i + 1):
                     times = 1.0 if i == j else 2.0
                     for z in range(LANES):
                         lengths[z] += times * logs[i, j, z] * logs[i, j, z]
-                        total[i, j, z] += lane_weights[z] * logs[i, j, z]
             for z in range(LANES):
+                sure[z] &= lengths[z] <= radius * radius
+                lane_weights[z] = weights[first + z] if (z < count) & sure[z] else 0.0
+                lengths[z] = lengths[z] if sure[z] else 0.0
                 squares += lane_weights[z] * lengths[z]
+            for i in range(k):
+                for j in range(i + 1):
+                    for z in range(LANES):
+                        total[i, j, z] += lane_weights[z] * logs[i, j, z]
+            for z in range(count):
+                if not sure[z]:
+                    w = weights[first + z]
+                    length = far_matrix(x[first + z], p, factor, inverse, radius, vectors, spectrum, spare)
+                    lengths[z] = length * length
+                    squares += w * lengths[z]
+                    for i in range(k):
+                        for j in range(i + 1):
+                            for m in range(k):
+                                total[i, j, z] += w * spectrum[m] * vectors[i, m] * vectors[j, m]
             farthest = max(farthest, lengths.max())
         column = 0
         for j in range(k):
@@ -102,9 +136,9 @@ def spd(x: Array, weights: Array, inverse: Array, rule: Quadrature, block: int, 
 
 
 @compiled
-def _whiten(x: Array, inverse: Array, room: Array, matrix: Array) -> bool:
-    """The lower triangles of ``inverse x inverse'``, the last repeated to fill the lanes; whether all ``x`` are symmetric."""
-    k, count, tidy = len(inverse), len(x), True
+def _whiten(x: Array, inverse: Array, room: Array, matrix: Array, sure: Flags) -> None:
+    """The lower triangles of ``inverse x inverse'``, the last repeated to fill the lanes; ``sure`` says which are symmetric."""
+    k, count = len(inverse), len(x)
     for z in range(count):
         largest = apart = 0.0
         for i in range(k):
@@ -112,7 +146,9 @@ def _whiten(x: Array, inverse: Array, room: Array, matrix: Array) -> bool:
                 largest = max(largest, abs(x[z, i, j]))
                 apart = max(apart, abs(x[z, i, j] - x[z, j, i]))
                 room[i, j, z] = room[j, i, z] = 0.5 * (x[z, i, j] + x[z, j, i])
-        tidy &= apart <= 0.5 * TIDY * largest
+        sure[z] = apart <= SYMMETRIC * largest
+    for z in range(count, LANES):
+        sure[z] = sure[count - 1]
     for i in range(k):
         for j in range(k):
             for z in range(count, LANES):
@@ -132,7 +168,18 @@ def _whiten(x: Array, inverse: Array, room: Array, matrix: Array) -> bool:
             for m in range(1, j + 1):
                 for z in range(LANES):
                     matrix[i, j, z] += inverse[j, m] * room[i, m, z]
-    return tidy
+
+
+@compiled
+def _leave_to_later(sure: Flags, diagonal: Array, off: Array, scales: Array, matrix: Array) -> None:
+    """Puts the identity in the place of what the quadrature is not sure of: its logarithm is zero."""
+    k = len(diagonal)
+    for z in range(LANES):
+        if not sure[z]:
+            for i in range(k):
+                diagonal[i, z], off[i, z], scales[i, z] = 1.0, 0.0, 0.0
+                for j in range(k):
+                    matrix[i, j, z] = 0.0
 
 
 @compiled
@@ -188,19 +235,26 @@ def _reflect(vectors: Array, c: int, scales: Array, p: Array, matrix: Array) -> 
 
 
 @compiled
-def _within(diagonal: Array, off: Array, low: float, high: float, above: Array, below: Array) -> bool:
-    """Whether all eigenvalues of all lanes are between ``low`` and ``high``, by the signs of pivots; no if not a number."""
-    outside = 0
+def _within(diagonal: Array, off: Array, reach: float, above: Array, below: Array, inside: Flags) -> None:
+    """Clears ``inside`` where an eigenvalue is not between ``exp(-reach)`` and ``exp(reach)``, by the signs of pivots."""
+    low, high = math.exp(-reach), math.exp(reach)
     for z in range(LANES):
         above[z], below[z] = diagonal[0, z] - low, high - diagonal[0, z]
-        outside += 0 if (above[z] > 0.0) & (below[z] > 0.0) else 1
+        inside[z] &= (above[z] > 0.0) & (below[z] > 0.0)  # no if not a number
     for i in range(1, len(diagonal)):
         for z in range(LANES):
             square = off[i - 1, z] * off[i - 1, z]
             above[z] = (diagonal[i, z] - low) - square / above[z]
             below[z] = (high - diagonal[i, z]) - square / below[z]
-            outside += 0 if (above[z] > 0.0) & (below[z] > 0.0) else 1
-    return outside == 0
+            inside[z] &= (above[z] > 0.0) & (below[z] > 0.0)
+
+
+@compiled
+def _all_within(diagonal: Array, off: Array, reach: float, above: Array, below: Array, inside: Flags) -> bool:
+    """Whether all eigenvalues of all lanes are between ``exp(-reach)`` and ``exp(reach)``."""
+    inside[:] = True
+    _within(diagonal, off, reach, above, below, inside)
+    return bool(inside.all())
 
 
 @compiled

@@ -5,29 +5,7 @@ a header, or without one if that is said) and ``.parquet`` (one column a coordin
 'geodp[parquet]'``). What a row holds follows from the number of columns and from the header; the layouts marked * are taken
 only when they are named.
 
-====================  =============  ============  ====================================================================
-manifold              layout         columns       what they hold
-====================  =============  ============  ====================================================================
-Euclidean(d)          coordinates    d             the coordinates
-Sphere(d)             cartesian      d+1           the coordinates, of norm curvature**-0.5
-Sphere(d)             composition *  d+1           parts, none negative: their shares of the whole, square-rooted
-Sphere(2)             latlon         2             latitude and longitude in degrees; also chosen by a header lat, lon
-Sphere(1)             clock          1             HH:MM or HH:MM:SS; also chosen by a header time
-Sphere(1)             degrees *      1             an angle in degrees
-Sphere(1)             radians *      1             an angle in radians
-Hyperbolic(d)         hyperboloid    d+1           the time coordinate, then the others
-Hyperbolic(d)         spatial        d             the others alone: the time coordinate follows
-SPD(k)                full           k*k           the matrix, row by row
-SPD(k)                upper          k*(k+1)/2     its upper triangle, row by row: xx, xy, xz, yy, yz, zz
-SPDLogEuclidean(k)                                 as SPD(k)
-Rotations(n)          matrix         n*n           the matrix, row by row
-Rotations(3)          quaternion     4             x, y, z, w, the scalar last unless the header says w, x, y, z
-Rotations(3)          rotvec         3             the axis times the angle in radians
-Grassmann(p, m)       orthonormal    m*p           a basis with orthonormal columns, as an m x p matrix row by row
-Grassmann(p, m)       basis *        m*p           any basis, written the same way
-PlanarShapes(L)       landmarks      2*L           x1, y1, x2, y2, ... in any position and size
-Product(M1, ...)      factors        all theirs    the first layout of each factor, end to end
-====================  =============  ============  ====================================================================
+{layouts}
 
 Arrays may also have the shape ``(n, *point_shape)``, such as ``(n, 3, 3)`` for SPD(3). Latitude and longitude become
 ``(cos lat cos lon, cos lat sin lon, sin lat)``, so that the north pole is the origin. Angles and clock times run like a
@@ -64,6 +42,7 @@ header, its clock times and the lengths of its lists are found by looking.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -75,19 +54,29 @@ import numpy as np
 from geodp.files.arrays import ArrayTable, float64, open_array
 from geodp.files.asked import Asked
 from geodp.files.cells import CLOCK, seconds
-from geodp.files.layout import PICK, Layout, choose, layouts, to_points
+from geodp.files.layout import PICK, choose, layout_table, layouts, to_points
 from geodp.files.lines import CsvTable
 from geodp.files.messages import FileError, excerpt
 from geodp.files.naming import expression, literal, parse_manifold
 from geodp.files.parquet import open_parquet
 from geodp.files.table import Table
 from geodp.inputs import Array
-from geodp.manifolds import Manifold
+from geodp.manifolds import Layout, Manifold
+from geodp.manifolds.registry import own, registered
 
 __all__ = ["LAYOUTS", "FileError", "Layout", "layouts", "parse_center", "parse_manifold", "read_records"]
 
-#: The table of layouts above, for help texts.
-LAYOUTS = (__doc__ or "")[(__doc__ or "").find("====") : (__doc__ or "").rfind("====") + 4]
+#: The table of layouts, for help texts.
+LAYOUTS: str
+
+
+def __getattr__(name: str) -> str:
+    if name == "LAYOUTS":  # made when asked for: other packages may add to it
+        return layout_table(registered())
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__doc__ = (__doc__ or "").replace("{layouts}", layout_table(own()))
 
 _OPENERS: dict[str, Callable[[Path, Asked], Table]] = {
     ".npy": open_array,
@@ -250,9 +239,9 @@ def _read_center(path: Path, manifold: Manifold, layout: str) -> Array:
         table = _open(path, asked)
         columns = table.pick(None)
         width = sum(table.widths[i] for i in columns)
-        as_printed = (table.records, width) == manifold.point_shape
+        as_printed = (table.records, width) == (manifold.point_shape[0], math.prod(manifold.point_shape[1:]))
         in_a_column = width == 1 and table.records in {choice.columns for choice in layouts(manifold)}
-        if table.records > 1 and (as_printed or in_a_column):
+        if as_printed or (table.records > 1 and in_a_column):
             table, width = ArrayTable(path, table.numbers(columns, False).reshape(1, -1)), table.records * width
         if table.records != 1:
             raise FileError(f"{path} holds {table.records} records, but the centre is one point of {manifold}")

@@ -10,31 +10,8 @@ from typing import Any
 
 from geodp.files.messages import excerpt
 from geodp.files.table import MOST_COLUMNS
-from geodp.manifolds import (
-    SPD,
-    Euclidean,
-    Grassmann,
-    Hyperbolic,
-    Manifold,
-    PlanarShapes,
-    Product,
-    Rotations,
-    SPDLogEuclidean,
-    Sphere,
-)
-
-FORMS: dict[type[Manifold], str] = {
-    Euclidean: "Euclidean(d)",
-    Sphere: "Sphere(d, curvature=1)",
-    Hyperbolic: "Hyperbolic(d)",
-    SPD: "SPD(k)",
-    SPDLogEuclidean: "SPDLogEuclidean(k)",
-    Grassmann: "Grassmann(p, m)",
-    Rotations: "Rotations(n)",
-    PlanarShapes: "PlanarShapes(landmarks)",
-    Product: "Product(M1, M2, ...)",
-}
-_BY_NAME = {kind.__name__.lower(): kind for kind in FORMS}
+from geodp.manifolds import Manifold
+from geodp.manifolds.registry import find, forms, takes_manifolds
 
 #: Longer texts are no manifold or centre anyone typed; the bound also keeps the parser from deep recursion.
 _LONGEST_TEXT = 20_000
@@ -52,17 +29,17 @@ def parse_manifold(text: str) -> Manifold:
             raise ValueError(f"its points have more than {MOST_COLUMNS} entries")
         return manifold
     except (TypeError, ValueError, ArithmeticError) as error:
-        sentence = f"the manifold {excerpt(text)} cannot be read, because {error}: write one of {', '.join(FORMS.values())}"
+        sentence = f"the manifold {excerpt(text)} cannot be read, because {error}: write one of {', '.join(forms())}"
         raise ValueError(sentence) from None
 
 
 def _manifold(node: ast.expr) -> Manifold:
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
         raise ValueError("a manifold is a name with its sizes in parentheses")
-    kind = _BY_NAME.get(node.func.id.lower())
+    kind = find(node.func.id)
     if kind is None:
         raise ValueError(f"there is no manifold {excerpt(node.func.id)}")
-    read = _manifold if kind is Product else literal
+    read = _manifold if takes_manifolds(kind) else literal
     positional = [read(argument) for argument in node.args]
     named = {keyword.arg or "**": read(keyword.value) for keyword in node.keywords}
     try:

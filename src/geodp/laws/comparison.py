@@ -10,56 +10,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, singledispatch
+from functools import cached_property
 from typing import final
 
 import numpy as np
 
 from geodp.inputs import Array
 from geodp.laws.radial import Function, LogConcave, log_power
-from geodp.manifolds import Manifold, PlanarShapes, Product
-from geodp.manifolds.functions import log_sinc
+from geodp.manifolds import Manifold
 
 #: Numbers held at once by one batch of trials.
 _BATCH = 1 << 21
 
 #: A sampler that accepts fewer than one in so many trials gives up: its law is far wider than any use of it.
 _PATIENCE = 1 << 12
-
-
-def is_isotropic(manifold: Manifold) -> bool:
-    """Whether all directions at a point are alike, so that ``J`` and the cut locus depend on the radius alone.
-
-    The two-point homogeneous spaces: Euclidean spaces, and symmetric spaces of rank one.
-    """
-    return manifold.rank == 1 or (manifold.rank == manifold.dim and math.isinf(manifold.injectivity_radius))
-
-
-@singledispatch
-def log_envelope(manifold: Manifold, radius: Array) -> Array:
-    r"""``log G``: the least upper bound we know on ``log J`` that depends on the radius alone.
-
-    Of two bounds the lower one: Jensen's over the roots (:class:`~geodp.manifolds.VolumeBound`), and
-    ``prod sinh(a)/a <= exp(sum a) <= exp(h |v|)`` with the volume entropy ``h``, which makes the envelope integrable
-    whenever the law itself is. Either one times ``s^(d-1)`` is log-concave, hence so is the lower of them.
-    On spaces of constant curvature Jensen's bound is attained.
-    """
-    bound = manifold.volume_bound.log_value(radius)
-    return np.minimum(bound, manifold.volume_entropy * radius) if manifold.volume_entropy else bound
-
-
-@log_envelope.register
-def _(manifold: PlanarShapes, radius: Array) -> Array:
-    # complex projective space has rank one but two curvatures: J is radial, and its own best bound
-    multiplicity = manifold.dim - 2
-    return log_sinc(2.0 * radius) + (multiplicity * log_sinc(radius) if multiplicity else 0.0)
-
-
-@log_envelope.register
-def _(manifold: Product, radius: Array) -> Array:
-    # a product of one is as isotropic as its factor, and its envelope must be as tight
-    only = manifold.factors[0] if len(manifold.factors) == 1 else None
-    return log_envelope.dispatch(Manifold)(manifold, radius) if only is None else log_envelope(only, radius)
 
 
 @final
@@ -75,7 +39,7 @@ class Comparison:
         """The envelope's radius. On an isotropic manifold it is the law's own."""
 
         def log_density(s: Array) -> Array:
-            return self.log_kernel(s) + log_power(s, self.manifold.dim - 1) + log_envelope(self.manifold, s)
+            return self.log_kernel(s) + log_power(s, self.manifold.dim - 1) + self.manifold.volume_bound.log_value(s)
 
         return LogConcave(log_density, self.manifold.diameter)
 
@@ -87,7 +51,7 @@ class Comparison:
         done, tried, passed = 0, 1, 1
         while done < size:
             expected = math.ceil((size - done) * tried / passed)
-            count = min(expected + (0 if is_isotropic(self.manifold) else math.isqrt(expected) + 8), batch)
+            count = min(expected + (0 if self.manifold.roots.isotropic else math.isqrt(expected) + 8), batch)
             accepted = self._accepted(count, rng)
             tried, passed = tried + count, passed + len(accepted)
             if tried > 32 * _PATIENCE and tried > _PATIENCE * passed:
@@ -105,10 +69,10 @@ class Comparison:
         radius = self.radius.sample(trials, rng)
         coordinates = rng.standard_normal((trials, manifold.dim))
         coordinates *= (radius / np.linalg.vector_norm(coordinates, axis=-1))[:, None]
-        if is_isotropic(manifold):
+        if manifold.roots.isotropic:
             return coordinates
         vectors = manifold.raw_tangent(manifold.origin, coordinates)
-        margin = manifold.raw_log_volume_density(manifold.origin, vectors) - log_envelope(manifold, radius)
+        margin = manifold.raw_log_volume_density(manifold.origin, vectors) - manifold.volume_bound.log_value(radius)
         accept = -rng.standard_exponential(trials) < margin
         far = accept & (radius >= manifold.injectivity_radius)
         accept[far] = manifold.raw_inside_cut_locus(manifold.origin, vectors[far])

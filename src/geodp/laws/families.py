@@ -13,7 +13,7 @@ from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
 
 from geodp.inputs import Array, real_number
-from geodp.laws.comparison import Comparison, is_isotropic, log_envelope
+from geodp.laws.comparison import Comparison
 from geodp.laws.radial import LogConcave, Piecewise
 from geodp.laws.volume import MeanVolume, mean_volume
 from geodp.manifolds import Manifold
@@ -85,7 +85,7 @@ class Law(ABC):
     @property
     def acceptance_rate(self) -> float:
         """The fraction of trials that :meth:`sample` accepts: the law's mass over its envelope's."""
-        return 1.0 if is_isotropic(self.manifold) else self._profile.integral() / self._envelope_mass
+        return 1.0 if self.manifold.roots.isotropic else self._profile.integral() / self._envelope_mass
 
     @property
     def log_normalizer(self) -> float:
@@ -160,8 +160,8 @@ class Law(ABC):
 
         def density(radius: Array) -> Array:
             log_density = self._envelope(radius) - self._envelope.peak
-            if not is_isotropic(self.manifold):
-                log_density = log_density + self._volume.log_mean(radius) - log_envelope(self.manifold, radius)
+            if not self.manifold.roots.isotropic:
+                log_density = log_density + self._volume.log_mean(radius) - self.manifold.volume_bound.log_value(radius)
             return np.exp(log_density)
 
         profile = Piecewise.fit(density, self._breaks, tolerance=1e-14)

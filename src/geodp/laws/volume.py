@@ -6,20 +6,19 @@ Everything about the law of the radius follows from the mean, over all direction
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial, singledispatch
+from functools import lru_cache, partial
 from typing import final
 
 import numpy as np
 from numpy.polynomial import legendre
 
 from geodp.inputs import Array
-from geodp.laws.comparison import is_isotropic, log_envelope
 from geodp.laws.radial import Function, Piecewise, log_power
-from geodp.manifolds import SPD, Grassmann, Manifold, Product, Rotations
+from geodp.manifolds import Manifold
 from geodp.manifolds.functions import log_sinc, log_sinhc
-from geodp.manifolds.small_eigen import eigvalsh
+from geodp.manifolds.roots import Integers, Roots
 
 #: Numbers held at once by one batch of quadrature nodes.
 _BATCH = 1 << 21
@@ -46,7 +45,7 @@ def mean_volume(manifold: Manifold, reach: float) -> MeanVolume:
 
     =====================================  ==========================================================================
     isotropic                              closed form
-    SPD(k <= 5), SO(n <= 9), Gr(p <= 4)    Gauss-Legendre quadrature over a Weyl chamber, error from a coarser rule
+    roots that span 4 dimensions or less   Gauss-Legendre quadrature over a Weyl chamber, error from a coarser rule
     products                               one quadrature per factor over how the radius is shared out
     all others                             mean over fixed pseudo-random directions, with its standard error
     =====================================  ==========================================================================
@@ -57,64 +56,32 @@ def mean_volume(manifold: Manifold, reach: float) -> MeanVolume:
 
 @lru_cache(maxsize=64)
 def _remembered(manifold: Manifold, reach: float) -> MeanVolume:
-    return _isotropic(manifold) if is_isotropic(manifold) else _mean_volume(manifold, reach)
+    if len(manifold.components) > 1:
+        return _of_product([(factor.roots, mean_volume(factor, reach)) for factor in manifold.components], reach)
+    if manifold.roots.isotropic:
+        return _isotropic(manifold.roots)
+    parts = [(block, _by_quadrature(block, reach)) for block in manifold.roots.blocks()]
+    known = [(block, volume) for block, volume in parts if volume is not None]
+    return _of_product(known, reach) if len(known) == len(parts) else _sampled(manifold, reach)
 
 
-@singledispatch
-def _mean_volume(manifold: Manifold, reach: float) -> MeanVolume:
-    """For a manifold of which only the contract is known."""
-    directions = _directions(manifold)
-
-    def log_density(radius: float) -> Array:
-        vectors = radius * directions
-        inside = radius < manifold.injectivity_radius or manifold.raw_inside_cut_locus(manifold.origin, vectors)
-        return np.where(inside, manifold.raw_log_volume_density(manifold.origin, vectors), -np.inf)
-
-    return _sampled(manifold, log_density, reach)
-
-
-@_mean_volume.register
-def _(manifold: SPD, reach: float) -> MeanVolume:
-    k = manifold.k
-    # a line, the logarithm of the determinant, times the matrices of determinant one
-    i, j = np.triu_indices(k, 1)
-    roots = 0.5 * (np.eye(k)[i] - np.eye(k)[j])[:, :-1]
-    chamber = _Chamber(roots, np.ones(len(roots)), -1, np.eye(k - 1) - 1.0 / k, math.inf)
-    if k > 5:
-        values = eigvalsh(_directions(manifold))[:, ::-1]
-        return _sampled(manifold, chamber.along(values[:, :-1] - values[:, -1:]), reach)
-    unimodular = _interpolated(chamber.mean_volume(), partial(log_envelope, manifold), reach)
-    return _interpolated(_convolved(unimodular, _flat(1)), partial(log_envelope, manifold), reach)
+def _by_quadrature(block: Roots, reach: float) -> MeanVolume | None:
+    """One quadrature, and one more for a flat factor that the roots leave over; None if neither is within reach."""
+    if block.isotropic:
+        return _isotropic(block)
+    chamber = _Chamber.of(block)
+    if chamber is None:
+        return None
+    volume = _interpolated(chamber.mean_volume(), block.volume_bound.log_value, reach)
+    flat = block.rank - chamber.rank
+    return _interpolated(_convolved(volume, _flat(flat)), block.volume_bound.log_value, reach) if flat else volume
 
 
-@_mean_volume.register
-def _(manifold: Grassmann, reach: float) -> MeanVolume:
-    p = manifold.p
-    multiplicities = np.append(np.ones(p * (p - 1)), np.full(p, manifold.m - 2.0 * p))
-    chamber = _Chamber(_signed_roots(p), multiplicities, 1, np.eye(p), math.pi / 2.0)
-    if p > 4:
-        angles = np.asarray(np.linalg.svd(_directions(manifold), compute_uv=False), dtype=np.float64)
-        return _sampled(manifold, chamber.along(angles), reach)
-    return _interpolated(chamber.mean_volume(), partial(log_envelope, manifold), reach)
-
-
-@_mean_volume.register
-def _(manifold: Rotations, reach: float) -> MeanVolume:
-    q = manifold.rank
-    multiplicities = np.append(np.full(q * (q - 1), 2.0), np.full(q, 2.0 * (manifold.n % 2)))
-    chamber = _Chamber(0.5 * _signed_roots(q), multiplicities, 1, np.eye(q), math.pi)
-    if q > 4:
-        return _sampled(manifold, chamber.along(manifold.raw_angles(manifold.origin, _directions(manifold))), reach)
-    return _interpolated(chamber.mean_volume(), partial(log_envelope, manifold), reach)
-
-
-@_mean_volume.register
-def _(manifold: Product, reach: float) -> MeanVolume:
-    done = mean_volume(manifold.factors[0], reach)
-    for count in range(2, len(manifold.factors) + 1):
-        part = Product(*manifold.factors[:count])
-        both = _convolved(done, mean_volume(part.factors[-1], reach))
-        done = _interpolated(both, partial(log_envelope, part), reach)
+def _of_product(factors: Sequence[tuple[Roots, MeanVolume]], reach: float) -> MeanVolume:
+    done = factors[0][1]
+    for count in range(2, len(factors) + 1):
+        bound = Roots.direct_sum([roots for roots, _ in factors[:count]]).volume_bound
+        done = _interpolated(_convolved(done, factors[count - 1][1]), bound.log_value, reach)
     return done
 
 
@@ -126,45 +93,46 @@ def _flat(dim: int) -> MeanVolume:
     return MeanVolume(dim, math.inf, _exact, _exact)
 
 
-def _isotropic(manifold: Manifold) -> MeanVolume:
+def _isotropic(roots: Roots) -> MeanVolume:
     def log_mean(radius: Array) -> Array:
-        return np.where(radius < manifold.diameter, log_envelope(manifold, radius), -np.inf)
+        return np.where(radius < roots.diameter, roots.volume_bound.log_value(radius), -np.inf)
 
-    kinks = (manifold.diameter,) if math.isfinite(manifold.diameter) else ()
-    return MeanVolume(manifold.dim, manifold.diameter, log_mean, _exact, kinks)
+    kinks = (roots.diameter,) if math.isfinite(roots.diameter) else ()
+    return MeanVolume(roots.dim, roots.diameter, log_mean, _exact, kinks)
 
 
 def _directions(manifold: Manifold) -> Array:
-    """Directions at the origin drawn with a fixed seed, so that they are a function of the manifold alone."""
+    """Radial parts of directions at the origin drawn with a fixed seed, so that they are a function of the manifold alone."""
     rng = np.random.default_rng(0)
     coordinates = rng.standard_normal((max((1 << 17) // manifold.dim, 256), manifold.dim))
     coordinates /= np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
-    return manifold.raw_tangent(manifold.origin, coordinates)
+    return manifold.raw_radial_part(manifold.origin, manifold.raw_tangent(manifold.origin, coordinates))
 
 
-def _sampled(manifold: Manifold, log_density: Callable[[float], Array], reach: float) -> MeanVolume:
-    """The mean over fixed directions, from ``log J`` along each of them at a radius: minus infinity past the cut locus."""
+def _sampled(manifold: Manifold, reach: float) -> MeanVolume:
+    """The mean over fixed directions."""
+    directions, roots, envelope = _directions(manifold), manifold.roots, manifold.volume_bound.log_value
+    values, largest = directions @ roots.rates.T, (np.abs(directions) / roots.limits).max(axis=-1)
 
     def moments(radius: Array) -> tuple[Array, Array]:
         """The mean of ``J`` in units of the envelope, and its relative standard error."""
         means, errors = np.empty(radius.size), np.empty(radius.size)
-        for k, (s, scale) in enumerate(zip(radius.ravel(), log_envelope(manifold, radius.ravel()), strict=True)):
-            quotients = np.exp(log_density(float(s)) - scale)
+        for k, (s, scale) in enumerate(zip(radius.ravel(), envelope(radius.ravel()), strict=True)):
+            quotients = np.where(s * largest < 1.0, np.exp(roots.log_product(s * values) - scale), 0.0)
             means[k] = quotients.mean()
             errors[k] = quotients.std(ddof=1) / math.sqrt(len(quotients)) / max(means[k], 1e-300)
         return means.reshape(radius.shape), errors.reshape(radius.shape)
 
     def log_mean(radius: Array) -> Array:
         with np.errstate(divide="ignore"):
-            return np.log(moments(radius)[0]) + log_envelope(manifold, radius)
+            return np.log(moments(radius)[0]) + envelope(radius)
 
     def relative_error(radius: Array) -> Array:
         return moments(radius)[1]
 
-    count = len(log_density(0.0))
     # every direction leaves the cut locus at a radius of its own: following those jumps would be following the noise
     volume = MeanVolume(manifold.dim, manifold.diameter, log_mean, relative_error)
-    return _interpolated(volume, partial(log_envelope, manifold), reach, tolerance=0.05 / math.sqrt(count))
+    return _interpolated(volume, envelope, reach, tolerance=0.05 / math.sqrt(len(directions)))
 
 
 def _interpolated(volume: MeanVolume, log_scale: Function, reach: float, tolerance: float = 1e-12) -> MeanVolume:
@@ -239,17 +207,10 @@ def _convolved(first: MeanVolume, second: MeanVolume) -> MeanVolume:
 # ---------------------------------------------------------------------------- Weyl chambers
 
 
-def _signed_roots(q: int) -> Array:
-    """``t_i - t_j`` and ``t_i + t_j`` for ``i < j``, then ``t_i``, as rows."""
-    i, j = np.triu_indices(q, 1)
-    unit = np.eye(q)
-    return np.concatenate([unit[i] - unit[j], unit[i] + unit[j], unit])
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class _Chamber:
-    r"""A Weyl chamber of an irreducible symmetric space, in coordinates with ``b_1 >= ... >= b_q >= 0``.
+    r"""A Weyl chamber of roots of one sign and scale, in coordinates with ``b_1 >= ... >= b_q >= 0``.
 
     In polar coordinates a direction is a point ``b`` of the chamber with ``b' metric b = 1``, its density is proportional to
     ``prod a(b)^m`` over the roots ``a`` with multiplicities ``m``, and ``J(s b) = prod sn(s a(b))^m``, ``sn`` being
@@ -266,6 +227,26 @@ class _Chamber:
     sign: int
     metric: Array
     limit: float
+
+    @classmethod
+    def of(cls, block: Roots) -> _Chamber | None:
+        """For roots that span a space of no more than four dimensions; None for others.
+
+        With a cut locus the roots must be invariant under permutations and changes of sign of the coordinates, as those of
+        types B, C, D and BC are, and the limits the same for all. Without one, ``b_i - b_(i+1)`` is simple root ``i``.
+        """
+        if len(set(block.squares)) > 1 or len(set(block.signs)) > 1:
+            return None
+        sign, multiplicities = int(block.signs[0]), block.multiplicities.astype(np.float64)
+        if np.isfinite(block.limits).any():
+            usable = block.rank <= 4 and len(set(block.cuts)) == 1 and _is_hyperoctahedral(block)
+            return cls(block.rates, multiplicities, sign, np.eye(block.rank), float(block.limits[0])) if usable else None
+        simple = _simple_roots(block.forms) if np.linalg.matrix_rank(block.forms) <= 4 else []
+        if not 1 <= len(simple) <= 4:
+            return None
+        # the columns of the pseudo-inverse are dual to the simple roots: H = sum (b_i - b_(i+1)) times column i
+        flat = np.linalg.pinv(block.rates[simple]) @ (np.eye(len(simple)) - np.eye(len(simple), k=1))
+        return cls(block.rates @ flat, multiplicities, sign, flat.T @ flat, math.inf)
 
     @property
     def rank(self) -> int:
@@ -287,16 +268,6 @@ class _Chamber:
         diameter = self.limit * math.sqrt(self.rank)
         return MeanVolume(self.dim, diameter, partial(self.log_mean, order=fine), relative_error, kinks)
 
-    def along(self, directions: Array) -> Callable[[float], Array]:
-        """``log J`` along given directions ``b``, one a row, as a function of the radius."""
-        used = self.multiplicities > 0.0
-        values, log_sn = directions @ self.roots[used].T, log_sinc if self.sign > 0 else log_sinhc
-
-        def log_density(radius: float) -> Array:
-            return np.where(radius * directions[:, 0] < self.limit, log_sn(radius * values) @ self.multiplicities[used], -np.inf)
-
-        return log_density
-
     def log_mean(self, radius: Array, order: int) -> Array:
         log_flat = self._log_integral(np.zeros(1), order)
         nodes = order ** (self.rank - 1) * len(self.roots)
@@ -308,10 +279,9 @@ class _Chamber:
         log_terms = log_weights - self.rank * np.log(length)
         log_sn = log_sinc if self.sign > 0 else log_sinhc
         for root, multiplicity in zip(self.roots, self.multiplicities, strict=True):
-            if multiplicity:
-                value = chamber @ root / length
-                with np.errstate(divide="ignore"):
-                    log_terms = log_terms + multiplicity * (np.log(value) + log_sn(radius[:, None] * value))
+            value = chamber @ root / length
+            with np.errstate(divide="ignore", invalid="ignore"):
+                log_terms = log_terms + multiplicity * (np.log(value) + log_sn(radius[:, None] * value))
         return _log_sum(log_terms)
 
     def _nodes(self, squared: Array, order: int) -> tuple[Array, Array]:
@@ -331,6 +301,27 @@ class _Chamber:
             ratios = [y, *(np.repeat(earlier, order, axis=1) for earlier in ratios)]
         products = np.cumprod(np.stack([np.ones_like(tail), *ratios], axis=-1), axis=-1)
         return np.asarray(products, dtype=np.float64), log_weights
+
+
+def _simple_roots(forms: Integers) -> list[int]:
+    """Which of the positive roots are no sum of two others."""
+    rows = {tuple(row) for row in forms.tolist()}
+    composite = {tuple(a + b for a, b in zip(u, v, strict=True)) for u in rows for v in rows}
+    return [i for i, row in enumerate(forms.tolist()) if tuple(row) not in composite]
+
+
+def _is_hyperoctahedral(roots: Roots) -> bool:
+    """Whether permutations and changes of sign of the coordinates permute the roots, up to sign, with their multiplicities."""
+
+    def signless(forms: Integers) -> set[tuple[int, ...]]:
+        first = forms[np.arange(len(forms)), (forms != 0).argmax(axis=1)]
+        return {(*row, m) for row, m in zip((forms * np.sign(first)[:, None]).tolist(), roots.multiplicities, strict=True)}
+
+    cycle, swap, flip = (np.arange(roots.rank) for _ in range(3))
+    cycle, swap[:2] = np.roll(cycle, 1), swap[:2][::-1].copy()
+    signs = np.where(flip == 0, -1, 1)
+    images = (roots.forms[:, cycle], roots.forms[:, swap], roots.forms * signs)
+    return all(signless(image) == signless(roots.forms) for image in images)
 
 
 def _log_sum(log_terms: Array) -> Array:

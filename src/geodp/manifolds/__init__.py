@@ -1,26 +1,36 @@
-"""Manifolds: one contract, nine families."""
+"""Manifolds: one contract, and a file for each."""
 
 from geodp.manifolds.euclidean import Euclidean
 from geodp.manifolds.grassmann import Grassmann
+from geodp.manifolds.hpd import HPD
 from geodp.manifolds.hyperbolic import Hyperbolic
-from geodp.manifolds.manifold import Manifold, Requirement, VolumeBound
+from geodp.manifolds.layout import Layout
+from geodp.manifolds.manifold import Manifold, Requirement
 from geodp.manifolds.product import Product
+from geodp.manifolds.registry import register
+from geodp.manifolds.roots import Roots, VolumeBound
 from geodp.manifolds.rotations import Rotations
 from geodp.manifolds.shapes import PlanarShapes
 from geodp.manifolds.spd import SPD, SPDLogEuclidean
 from geodp.manifolds.sphere import Sphere
+from geodp.manifolds.torus import Torus
 
 __all__ = [
+    "HPD",
     "SPD",
     "Euclidean",
     "Grassmann",
     "Hyperbolic",
+    "Layout",
     "Manifold",
     "PlanarShapes",
     "Product",
     "Requirement",
+    "Roots",
     "Rotations",
     "SPDLogEuclidean",
     "Sphere",
+    "Torus",
     "VolumeBound",
+    "register",
 ]

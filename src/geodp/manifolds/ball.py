@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geodp.inputs import EPSILON, Array, real_number
+from geodp.inputs import EPSILON, LONGEST, Array, moderate_length, real_number
 from geodp.manifolds.manifold import Manifold
 
 #: A record further off its manifold than this, relative to its size, is replaced by its projection.
@@ -64,7 +64,8 @@ class Ball:
                 f"the radius is {radius} but must be below {self.max_radius} on {manifold}: in a larger ball the Fréchet "
                 f"mean of the records may not be unique{degrees if radius > manifold.diameter else ''}"
             )
-        if not math.isfinite(self.reach):
+        moderate_length(radius, "the radius")
+        if not self.reach <= 2.0 * LONGEST:
             raise ValueError(
                 f"floats have too few digits for a ball of radius {radius} about this centre on {manifold}: choose a smaller "
                 "radius, or other units in which the centre has a moderate size"
@@ -80,13 +81,14 @@ class Ball:
     @cached_property
     def reach(self) -> float:
         """A bound on the distance of a clipped record from the centre: the radius and what rounding may add to it."""
-        return self.radius + 4.0 * self.manifold.log_rounding(self.center, self.radius)
+        with np.errstate(all="ignore"):  # the square of a coordinate of the centre may be past the floats
+            return self.radius + 4.0 * self.manifold.log_rounding(self.center, self.radius)
 
     def contains(self, x: ArrayLike) -> NDArray[np.bool_]:
         """Which records are points of the manifold and in the ball."""
         records = self.manifold.read(x, "x")
         inside = self.manifold.valid(records)
-        safe = self._with_center(records, ~inside)
+        safe = np.where(inside.reshape(inside.shape + (1,) * len(self.manifold.point_shape)), records, self.center)
         with np.errstate(all="ignore"):
             return inside & (self.manifold.raw_dist(self.center, safe) <= self.radius)
 
@@ -98,37 +100,38 @@ class Ball:
         unique geodesic to the centre, becomes the centre. The map treats every record by itself and never raises on
         account of a value.
         """
-        records = self.manifold.read(x, "x")
-        clipped = self.clip_chunk(records)
-        return clipped.copy() if clipped is records else clipped
+        return self.clip_chunk(self.manifold.read(x, "x"))
 
     def clip_chunk(self, records: Array) -> Array:
-        """:meth:`clip` for float64 records of the right shape; the very same array if nothing had to change."""
+        """:meth:`clip` for float64 records of the right shape."""
         return self.clip_with_logs(records)[0]
 
     def clip_with_logs(self, records: Array) -> tuple[Array, Array]:
-        """:meth:`clip_chunk`, and the logarithms at the centre of the records it returns."""
+        """:meth:`clip_chunk`, and the logarithms at the centre of the records it returns.
+
+        All records go the same way, whether they have to move or not, so that the time does not tell which do.
+        """
         manifold = self.manifold
         axes = tuple(range(-len(manifold.point_shape), 0))
+
+        def each(condition: NDArray[np.bool_]) -> NDArray[np.bool_]:
+            return condition.reshape(condition.shape + (1,) * len(axes))
+
         invalid = ~manifold.valid(records)
-        safe = self._with_center(records, invalid)
         with np.errstate(all="ignore"):
+            safe = np.where(each(invalid), self.center, records)
             tidy = manifold.raw_project(safe)
             off = np.abs(tidy - safe).max(axis=axes) > _TIDY * np.abs(safe).max(axis=axes)
-            safe = np.where(off.reshape(off.shape + (1,) * len(axes)), tidy, safe) if off.any() else safe
+            safe = np.where(each(off), tidy, safe)
             log = self._log(safe)
-            distance = manifold.raw_norm(self.center, log)
-        lost = invalid | ~np.isfinite(distance)
-        outside = (distance > self.radius) & ~lost
-        if not (lost | outside | off).any():
-            return records, log
-        clipped = np.where(off.reshape(off.shape + (1,) * len(axes)), safe, records)
-        if outside.any():
-            scale = (self.radius / distance[outside]).reshape(-1, *(1,) * len(axes))
-            log[outside] *= scale
-            clipped[outside] = manifold.raw_exp(self.center, log[outside])
-        clipped[lost], log[lost] = self.center, 0.0
-        return clipped, log
+            distance = np.asarray(manifold.raw_norm(self.center, log))
+            lost = invalid | ~np.isfinite(distance)
+            outside = (distance > self.radius) & ~lost
+            log = log * np.where(outside, self.radius / distance, 1.0).reshape(distance.shape + (1,) * len(axes))
+            log = np.where(each(lost), 0.0, log)
+            moved = manifold.raw_exp(self.center, log)
+        clipped = np.where(each(outside), moved, safe)
+        return np.where(each(lost), self.center, clipped), log
 
     def _log(self, records: Array) -> Array:
         """Logarithms at the centre; not a number for a record so far away that linear algebra gives up on it."""
@@ -139,12 +142,6 @@ class Ball:
                 return np.full(records.shape, np.nan)
             half = len(records) // 2
             return np.concatenate([self._log(records[:half]), self._log(records[half:])])
-
-    def _with_center(self, records: Array, where: NDArray[np.bool_]) -> Array:
-        if not where.any():
-            return records
-        mask = where.reshape(where.shape + (1,) * len(self.manifold.point_shape))
-        return np.where(mask, self.center, records)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ball):

@@ -4,40 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from functools import cached_property
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.manifold import HadamardManifold, Requirement, VolumeBound
+from geodp.manifolds.layout import Layout
+from geodp.manifolds.manifold import Manifold, Requirement
+from geodp.manifolds.registry import register
+from geodp.manifolds.roots import Roots
+
+if TYPE_CHECKING:
+    from flint import arb
 
 
-class FlatManifold(HadamardManifold):
-    """What every manifold isometric to a Euclidean space has in common."""
-
-    @property
-    def lowest_curvature(self) -> float:
-        return 0.0
-
-    @property
-    def rank(self) -> int:
-        return self.dim
-
-    @property
-    def volume_bound(self) -> VolumeBound:
-        return VolumeBound(0, 0.0, 0)
-
-    @property
-    def volume_entropy(self) -> float:
-        return 0.0
-
-    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
-        return np.zeros_like(self.raw_norm(p, v))
-
-
+@register
 @final
 @dataclass(frozen=True, repr=False)
-class Euclidean(FlatManifold):
+class Euclidean(Manifold):
     """The vector space ``R^d`` with the ordinary inner product.
 
     Points and tangent vectors are arrays of shape ``(d,)``; lengths are Euclidean lengths.
@@ -51,9 +36,9 @@ class Euclidean(FlatManifold):
     def __post_init__(self) -> None:
         object.__setattr__(self, "d", whole_number(self.d, 1, "the dimension of Euclidean"))
 
-    @property
-    def dim(self) -> int:
-        return self.d
+    @cached_property
+    def roots(self) -> Roots:
+        return Roots.flat(self.d)
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -62,6 +47,10 @@ class Euclidean(FlatManifold):
     @property
     def origin(self) -> Array:
         return np.zeros(self.d)
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        return (Layout("coordinates", self.d, "the coordinates", size="d"),)
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         return p + v
@@ -98,3 +87,13 @@ class Euclidean(FlatManifold):
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         return iter(())
+
+    @property
+    def chart_units(self) -> tuple[int | None, ...]:
+        return (None,)
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        return [float(c) + x for c, x in zip(center, v, strict=True)]
+
+    def from_chart(self, x: Array) -> Array:
+        return x

@@ -52,6 +52,11 @@ def log_difference_quotient(a: Array, b: Array) -> Array:
     return np.where(near, 2.0 * smooth / (a + b), (np.log(a) - np.log(b)) / np.where(near, 1.0, a - b))
 
 
+def coarse(x: Array) -> Array:
+    """To multiples of ``2^-40``: far above the rounding of floats."""
+    return np.ldexp(np.round(np.ldexp(x, 40)), -40)
+
+
 def transpose(matrix: Array) -> Array:
     return np.swapaxes(matrix, -1, -2)
 

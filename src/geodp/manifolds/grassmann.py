@@ -5,19 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.functions import angle_over_sine, frobenius, log_sinc, subtract_product, transpose
-from geodp.manifolds.manifold import TOLERANCE, CompactManifold, Requirement, VolumeBound
+from geodp.manifolds.functions import angle_over_sine, coarse, frobenius, subtract_product, transpose
+from geodp.manifolds.layout import Layout
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
+from geodp.manifolds.roots import Roots, differences, sums
+
+if TYPE_CHECKING:
+    from flint import arb
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False)
-class Grassmann(CompactManifold):
+class Grassmann(Manifold):
     r"""The ``p``-dimensional linear subspaces of ``R^m``, for ``p <= m/2``.
 
     A point is an ``(m, p)`` array with orthonormal columns; every such basis of a subspace stands for the same point.
@@ -40,9 +48,11 @@ class Grassmann(CompactManifold):
                 f"use their orthogonal complements, Grassmann({max(self.m - self.p, 1)}, {self.m})"
             )
 
-    @property
-    def dim(self) -> int:
-        return self.p * (self.m - self.p)
+    @cached_property
+    def roots(self) -> Roots:
+        pairs = self.p * (self.p - 1)
+        forms = np.concatenate([differences(self.p), sums(self.p), np.eye(self.p, dtype=np.int64)])
+        return Roots.of(forms, [1] * pairs + [self.m - 2 * self.p] * self.p, sign=1, cut=Fraction(1, 4))
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -53,28 +63,26 @@ class Grassmann(CompactManifold):
         return np.eye(self.m, self.p)
 
     @property
-    def curvature(self) -> float:
-        return 2.0 if self.p > 1 else (1.0 if self.m > 2 else 0.0)
-
-    @property
-    def injectivity_radius(self) -> float:
-        return math.pi / 2.0
-
-    @property
-    def diameter(self) -> float:
-        return math.pi / 2.0 * math.sqrt(self.p)
-
-    @property
-    def rank(self) -> int:
-        return self.p
-
-    @property
-    def volume_bound(self) -> VolumeBound:
-        return VolumeBound.from_roots(self.dim - self.p, self.m - 2.0, 1)
-
-    @property
     def cut_locus(self) -> str:
         return "a principal angle of pi/2"
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        size, meaning = self.m * self.p, f"a {self.m} x {self.p} matrix with orthonormal columns, row by row"
+        return (
+            Layout("orthonormal", size, meaning, size="m*p",
+                   details="a basis with orthonormal columns, as an m x p matrix row by row"),
+            Layout("basis", size, "any basis", lambda x: _orthonormal(x.reshape(-1, self.m, self.p)), False, size="m*p",
+                   details="any basis, written the same way"),
+        )  # fmt: skip
+
+    @property
+    def plane_of_largest_curvature(self) -> Array:
+        if self.p == 1:
+            return np.eye(self.dim)[:2]
+        plane = np.zeros((2, self.m - self.p, self.p))
+        plane[:, :2, :2] = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, -1.0], [1.0, 0.0]]]) / math.sqrt(2.0)
+        return plane.reshape(2, self.dim)
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         left, angles, right = np.linalg.svd(v, full_matrices=False)
@@ -94,16 +102,9 @@ class Grassmann(CompactManifold):
     def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
         return np.einsum("...ij,...ij->...", u, v) + np.zeros(p.shape[:-2])
 
-    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
-        angles = np.asarray(np.linalg.svd(v, compute_uv=False), dtype=np.float64)
-        i, j = np.triu_indices(self.p, 1)
-        pairs = log_sinc(angles[..., i] - angles[..., j]) + log_sinc(angles[..., i] + angles[..., j])
-        total: Array = pairs.sum(axis=-1) + np.zeros(p.shape[:-2])
-        return total + (self.m - 2 * self.p) * log_sinc(angles).sum(axis=-1) if self.m > 2 * self.p else total
-
-    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
-        largest = np.linalg.svd(v, compute_uv=False)[..., 0] + np.zeros(p.shape[:-2])
-        return np.asarray(largest < math.pi / 2.0)
+    def raw_radial_part(self, p: Array, v: Array) -> Array:
+        """The principal angles."""
+        return np.asarray(np.linalg.svd(v, compute_uv=False), dtype=np.float64) + np.zeros((*p.shape[:-2], self.p))
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         blocks = coordinates.reshape(*coordinates.shape[:-1], self.m - self.p, self.p)
@@ -138,6 +139,74 @@ class Grassmann(CompactManifold):
         off = np.abs(transpose(x) @ x - np.eye(self.p)).max(axis=(-1, -2))
         yield Requirement(off <= TOLERANCE, off, "the columns must be orthonormal but x'x differs from the identity by {:.3g}")
 
+    # ------------------------------------------------------------------ chart: the upper triangle of the projector
+    # *The isometry.* Let P be the projector onto the centre. Gram and Schmidt with pivots: j is the index of the largest
+    # diagonal entry of P, q = P e_j / sqrt(P_jj), then P - q q' takes the place of P, and so on p times. Entry j of q is
+    # sqrt(P_jj) > 0 and the later q's vanish there. So the reflection with axis q_i + e_(j_i) takes e_(j_i) to -q_i, its axis
+    # is longer than sqrt(2), and it fixes the axes e_(j_l) of the earlier steps and the vectors q_l of the later ones: the
+    # product of the reflections, the first one outermost, takes every e_(j_i) to -q_i. The pivots are found over the rational
+    # numbers, so that the isometry is a function of the subspace, whatever its basis.
+
+    @property
+    def chart_size(self) -> int:
+        return self.m * (self.m + 1) // 2
+
+    @property
+    def chart_width(self) -> int:
+        return self.m
+
+    def exact_radial_part(self, v: list[arb]) -> list[arb]:
+        from flint import arb_mat
+
+        from geodp.arithmetic.intervals import eigenvalues, norm
+
+        block = arb_mat(self.m - self.p, self.p, v)
+        return [norm(v)] if self.p == 1 else [real.sqrt() for real, _ in eigenvalues(block.transpose() * block)]
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        from flint import arb_mat
+
+        from geodp.arithmetic.intervals import pivoted_basis, reflect
+
+        p, m = self.p, self.m
+        # exp(v) is the span of cos(sqrt W) on the base axes and B sinc(sqrt W) on the others, W = B'B, and
+        # exp [[0, -W], [I, 0]] = [[cos sqrt W, *], [sinc sqrt W, *]]
+        block = arb_mat(m - p, p, v)
+        square = block.transpose() * block
+        generator = arb_mat(2 * p, 2 * p)
+        for i in range(p):
+            generator[p + i, i] = 1
+            for j in range(p):
+                generator[i, p + j] = -square[i, j]
+        turned = generator.exp()
+        cosine = [[turned[i, j] for j in range(p)] for i in range(p)]
+        across = (block * arb_mat([[turned[p + i, j] for j in range(p)] for i in range(p)])).tolist()
+        pivots, basis = pivoted_basis(center)
+        others = [i for i in range(m) if i not in pivots]
+        rows = dict(zip([*pivots, *others], [*cosine, *across], strict=True))
+        columns = [[rows[i][j] for i in range(m)] for j in range(p)]
+        for pivot, vector in reversed(list(zip(pivots, basis, strict=True))):
+            axis = list(vector)
+            axis[pivot] += 1
+            columns = [reflect(axis, column) for column in columns]
+        moved = arb_mat(columns)
+        projector = (moved.transpose() * moved).tolist()
+        return [entry for i, row in enumerate(projector) for entry in row[i:]]
+
+    def from_chart(self, x: Array) -> Array:
+        projector = np.zeros((self.m, self.m))
+        projector[np.triu_indices(self.m)] = x
+        return self._basis(projector)
+
+    def raw_representatives(self, points: Array) -> Array:
+        return self._basis(coarse(points @ transpose(points)))
+
+    def _basis(self, projectors: Array) -> Array:
+        """Orthonormal bases of the spans, from the upper triangles of the projectors ``(..., m, m)``."""
+        vectors = np.linalg.eigh(projectors, UPLO="U")[1][..., self.m - self.p :]
+        longest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=-2)[..., None, :], axis=-2)
+        return np.ascontiguousarray(vectors * np.sign(longest))
+
 
 def _cosine_decomposition(p: Array, q: Array) -> tuple[Array, Array, Array, Array]:
     """``(I - pp')q`` and the singular value decomposition of ``p'q``: residual, cosines, left and right factors."""
@@ -169,3 +238,13 @@ def _resolve_small_cosines(p: Array, q: Array, cosines: Array, left: Array, righ
     turn_left, cosines[-count:], turn_right = np.linalg.svd(transpose(left[:, -count:]) @ block)
     left[:, -count:] = left[:, -count:] @ turn_left
     right[-count:] = turn_right @ right[-count:]
+
+
+def _orthonormal(bases: Array) -> Array:
+    size = np.abs(bases).max(axis=-2, keepdims=True)
+    scaled = bases / np.where(size > 0.0, size, 1.0)
+    basis, triangle = np.linalg.qr(scaled)
+    # the diagonal of the triangle: how far each column is from the span of those before it
+    apart = np.abs(np.diagonal(triangle, axis1=-2, axis2=-1))
+    rounding = 4.0 * bases.shape[-2] * EPSILON * np.linalg.vector_norm(scaled, axis=-2)
+    return np.where((apart > rounding).all(axis=-1)[:, None, None], basis, np.nan)

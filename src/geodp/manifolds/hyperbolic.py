@@ -5,18 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from functools import cached_property
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.functions import log_sinhc, sinhc
-from geodp.manifolds.manifold import TOLERANCE, HadamardManifold, Requirement, VolumeBound
+from geodp.manifolds.functions import sinhc
+from geodp.manifolds.layout import Layout
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
+from geodp.manifolds.roots import Roots
+
+if TYPE_CHECKING:
+    from flint import arb
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False)
-class Hyperbolic(HadamardManifold):
+class Hyperbolic(Manifold):
     r"""Hyperbolic space of dimension ``d`` and curvature -1, as a sheet of the hyperboloid in ``R^(1,d)``.
 
     Points ``(t, x)`` have ``t = sqrt(1 + |x|^2)``: the time coordinate comes first and follows from the others.
@@ -32,9 +40,9 @@ class Hyperbolic(HadamardManifold):
     def __post_init__(self) -> None:
         object.__setattr__(self, "d", whole_number(self.d, 1, "the dimension of Hyperbolic"))
 
-    @property
-    def dim(self) -> int:
-        return self.d
+    @cached_property
+    def roots(self) -> Roots:
+        return Roots.of([[1]], [self.d - 1], sign=-1)
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -45,24 +53,21 @@ class Hyperbolic(HadamardManifold):
         return _with_time(np.zeros(self.d))
 
     @property
-    def lowest_curvature(self) -> float:
-        return -1.0 if self.d > 1 else 0.0
-
-    @property
-    def rank(self) -> int:
-        return 1
-
-    @property
-    def volume_bound(self) -> VolumeBound:
-        return VolumeBound.from_roots(self.d - 1, self.d - 1.0, -1)
-
-    @property
-    def volume_entropy(self) -> float:
-        return self.d - 1.0
+    def layouts(self) -> tuple[Layout, ...]:
+        return (
+            Layout("hyperboloid", self.d + 1, "the time coordinate, then the others", size="d+1"),
+            Layout("spatial", self.d, "all but the time coordinate", _with_time, size="d"),
+        )
 
     def raw_exp(self, p: Array, v: Array) -> Array:
-        length = self.raw_norm(p, v)[..., None]
-        return _with_time(np.cosh(length) * p[..., 1:] + sinhc(length) * v[..., 1:])
+        x, u = p[..., 1:], v[..., 1:]
+        along, across = _split(x, u)
+        along = along / _time(x)
+        length = np.hypot(along, np.linalg.vector_norm(across, axis=-1))
+        time, factor = np.cosh(length), sinhc(length)
+        inwards = _boosted_inwards(x, factor * along, factor[..., None] * across, time)
+        outwards = time[..., None] * x + factor[..., None] * u
+        return _with_time(np.where((along < 0.0)[..., None], inwards, outwards))
 
     def raw_log(self, p: Array, q: Array) -> Array:
         x, y = p[..., 1:], q[..., 1:]
@@ -94,9 +99,6 @@ class Hyperbolic(HadamardManifold):
         v_along, v_across = _split(p[..., 1:], v[..., 1:])
         return np.vecdot(u_across, v_across) + u_along * v_along / (1.0 + np.vecdot(p[..., 1:], p[..., 1:]))
 
-    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
-        return (self.d - 1) * log_sinhc(self.raw_norm(p, v))
-
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         x = p[..., 1:]
         return _tangent_with_time(x, coordinates + x * (np.vecdot(x, coordinates) / (1.0 + _time(x)))[..., None])
@@ -110,7 +112,9 @@ class Hyperbolic(HadamardManifold):
     def raw_move_origin(self, p: Array, x: Array) -> Array:
         boost, y = p[..., 1:], x[..., 1:]
         time = _time(y)
-        return _with_time(y + boost * (time + np.vecdot(boost, y) / (1.0 + _time(boost)))[..., None])
+        along, across = _split(boost, y)
+        outwards = y + boost * (time + np.vecdot(boost, y) / (1.0 + _time(boost)))[..., None]
+        return _with_time(np.where((along < 0.0)[..., None], _boosted_inwards(boost, along, across, time), outwards))
 
     def raw_project(self, x: Array) -> Array:
         return _with_time(x[..., 1:])
@@ -124,12 +128,37 @@ class Hyperbolic(HadamardManifold):
         return 4.0 * (self.d + 8) * EPSILON * (1.0 + reach) * (size + math.hypot(1.0, size))
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        return math.exp(radius) * self.log_rounding(center, 2.0 * radius)
+        # past 300 it is more than any radius, and the exponential is still a float
+        return math.exp(min(radius, 300.0)) * self.log_rounding(center, 2.0 * radius)
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         time = _time(x[..., 1:])
         off = x[..., 0] - time
         yield Requirement(np.abs(off) <= TOLERANCE * time, off, "the first entry must be sqrt(1 + |rest|^2) but is off by {:.3g}")
+
+    # ------------------------------------------------------------------ chart: the spatial coordinates
+    # They do not shorten distances, so rounding them moves the point by no more. But they grow like the exponential of the
+    # distance, and so does the work: also on the hyperbolic line, where the Laplace law exists at every scale.
+
+    @property
+    def chart_limit(self) -> float:
+        return 100.0
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        from geodp.arithmetic.intervals import dot, exact_vector, norm
+
+        length = norm(v)
+        sinh, time = length.sinh_cosh()
+        x = [sinh / length * entry for entry in v]
+        boost = exact_vector(center[1:])
+        shift = time + dot(boost, x) / (1 + (1 + dot(boost, boost)).sqrt())
+        return [entry + shift * b for entry, b in zip(x, boost, strict=True)]
+
+    def from_chart(self, x: Array) -> Array:
+        # beyond 2^500, a distance of 347 from the origin, the time coordinate would overflow: shorten, keep the direction
+        largest = float(np.abs(x).max())
+        x = x * (2.0**500 / largest) if largest > 2.0**500 else x
+        return self.raw_project(np.concatenate([[0.0], x]))
 
 
 def _time(space: Array) -> Array:
@@ -145,6 +174,18 @@ def _tangent_with_time(x: Array, space: Array) -> Array:
     return np.concatenate([time[..., None], space + np.zeros_like(x)], axis=-1)
 
 
+def _boosted_inwards(x: Array, s: Array, y: Array, time: Array) -> Array:
+    """The boost that takes the origin to ``x``, at the point with time ``time``, ``s < 0`` along ``x`` and ``y`` across.
+
+    The image has ``sinh a time + cosh a s`` along ``x``, two terms that cancel. The same number without cancellation is
+    ``(sinh^2 a (1 + |y|^2) - s^2) / (sinh a time - cosh a s)``: it keeps the digits that the distance from ``x`` needs.
+    """
+    sinh_a = np.linalg.vector_norm(x, axis=-1)
+    far = sinh_a * np.hypot(1.0, np.linalg.vector_norm(y, axis=-1))
+    along = (far + s) * _quotient(far - s, sinh_a * time - _time(x) * s)
+    return along[..., None] * _quotient(x, sinh_a[..., None]) + y
+
+
 def _quotient(numerator: Array, denominator: Array) -> Array:
     """``numerator / denominator``, and 0 where the denominator is 0."""
     return np.where(denominator == 0.0, 0.0, numerator / np.where(denominator == 0.0, 1.0, denominator))
@@ -154,4 +195,6 @@ def _split(x: Array, u: Array) -> tuple[Array, Array]:
     """The component of ``u`` along ``x``, and the rest of it; all of it is rest if ``x`` is 0."""
     unit = _quotient(x, np.linalg.vector_norm(x, axis=-1, keepdims=True))
     along = np.vecdot(unit, u)
-    return along, u - along[..., None] * unit
+    across = u - along[..., None] * unit
+    # once more: far from the origin the part along x is so long that what rounding leaves of it is not small against the rest
+    return along, across - np.vecdot(unit, across)[..., None] * unit

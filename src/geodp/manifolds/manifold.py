@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, cast, final
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geodp.inputs import Array, refuse_mask
-from geodp.manifolds.functions import log_sinc, log_sinhc
+from geodp.manifolds.layout import Layout
+from geodp.manifolds.roots import Roots, VolumeBound
+
+if TYPE_CHECKING:
+    from flint import arb
 
 #: How far off its manifold (relative to its size) an array may be and still be read as the point next to it.
 #: Wide enough for float32 and for seven printed digits.
@@ -27,48 +31,17 @@ class Requirement(NamedTuple):
     sentence: str
 
 
-@dataclass(frozen=True)
-class VolumeBound:
-    """A radial upper bound on the volume density of ``exp``: ``log J(v) <= power * log sn(rate * |v|)``.
-
-    ``sn`` is ``sin(x)/x`` for ``sign = 1`` (compact), ``sinh(x)/x`` for ``sign = -1`` (non-compact) and 1 for
-    ``sign = 0`` (flat).
-
-    >>> from geodp import SPD
-    >>> SPD(2).volume_bound
-    VolumeBound(power=1, rate=0.7071067811865476, sign=-1)
-    """
-
-    power: int
-    rate: float
-    sign: int
-
-    @classmethod
-    def from_roots(cls, power: int, einstein: float, sign: int) -> VolumeBound:
-        """From the number of roots ``N`` and the constant of ``sum alpha(H)^2 = einstein * |H|^2``.
-
-        ``log sn(sqrt(x))`` is concave in ``x``, so Jensen's inequality bounds the sum over the roots by ``N`` times
-        the value at their mean square.
-        """
-        return cls(power, float(np.sqrt(einstein / power)), sign) if power and einstein else cls(0, 0.0, 0)
-
-    def log_value(self, radius: ArrayLike) -> Array:
-        x = self.rate * np.asarray(radius, dtype=np.float64)
-        if self.sign == 0:
-            return np.zeros_like(x)
-        return self.power * (log_sinc(x) if self.sign > 0 else log_sinhc(x))
-
-
 class Manifold(ABC):
-    """A complete homogeneous Riemannian manifold whose points are real arrays of one fixed shape.
+    """A Riemannian symmetric space whose points are real arrays of one fixed shape.
 
     ``exp(p, log(p, q)) == q`` and ``dist(p, q) == norm(p, log(p, q))`` wherever ``log`` is defined. Every method
     broadcasts over leading axes, computes in float64, and answers input that is off the manifold with a
     ``ValueError`` that says by how much. Points may be off by rounding (:data:`TOLERANCE`): an array stands for the
     point next to it.
 
-    A new manifold is a frozen dataclass that gives the constants and the ``raw_`` maps. The ``raw_`` maps take float64
-    arrays that are known to be good, check nothing, and are what inner loops call.
+    A new manifold is a frozen dataclass that gives its roots, from which dimension, curvature, cut locus and volume follow,
+    and its ``raw_`` maps. These take float64 arrays that are known to be good, check nothing, broadcast over leading axes,
+    and are what inner loops call.
 
     >>> from geodp import Sphere
     >>> sphere, north, east = Sphere(2), [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]
@@ -78,12 +51,12 @@ class Manifold(ABC):
     'the norm must be 1 but is 2'
     """
 
-    # ------------------------------------------------------------------ constants
+    # ------------------------------------------------------------------ the space
 
     @property
     @abstractmethod
-    def dim(self) -> int:
-        """Dimension."""
+    def roots(self) -> Roots:
+        """The roots, in coordinates of the flat that :meth:`raw_radial_part` gives. A ``cached_property`` does well."""
 
     @property
     @abstractmethod
@@ -96,41 +69,6 @@ class Manifold(ABC):
         """The point that every ``move_origin`` starts from."""
 
     @property
-    @abstractmethod
-    def curvature(self) -> float:
-        """The least non-negative upper bound on the sectional curvatures."""
-
-    @property
-    @abstractmethod
-    def lowest_curvature(self) -> float:
-        """The greatest non-positive lower bound on the sectional curvatures."""
-
-    @property
-    @abstractmethod
-    def injectivity_radius(self) -> float:
-        """Below this distance geodesics are shortest, and the only shortest ones."""
-
-    @property
-    @abstractmethod
-    def diameter(self) -> float:
-        """The largest distance between two points: the largest norm inside the tangent cut locus."""
-
-    @property
-    @abstractmethod
-    def rank(self) -> int:
-        """Dimension of a maximal flat."""
-
-    @property
-    @abstractmethod
-    def volume_bound(self) -> VolumeBound:
-        """A radial bound on ``exp(log_volume_density)``."""
-
-    @property
-    @abstractmethod
-    def volume_entropy(self) -> float:
-        """``lim log(volume of a ball of radius R) / R``: 0 unless the manifold is negatively curved somewhere."""
-
-    @property
     def scale_directions(self) -> Array:
         """Unit vectors, in coordinates, along which a change of units moves every point; rows, none by default."""
         return np.empty((0, self.dim))
@@ -140,41 +78,128 @@ class Manifold(ABC):
         """What a pair of points without a unique shortest geodesic looks like, in words."""
         return "empty"
 
-    # ------------------------------------------------------------------ what a manifold writes
+    @property
+    def components(self) -> tuple[Manifold, ...]:
+        """The factors of a product; else the manifold itself."""
+        return (self,)
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The ways to write a point as a row of numbers in a file; the first has the shape of the points."""
+        return (Layout("array", math.prod(self.point_shape), "the entries of a point in the order of its array", size="all"),)
+
+    @property
+    def plane_of_largest_curvature(self) -> Array:
+        """Two orthonormal tangent vectors (one on a line), in coordinates, whose plane has the curvature :attr:`curvature`.
+
+        The first two coordinates do where all planes are alike, and where no curvature is positive and any plane serves.
+        """
+        return np.eye(self.dim)[:2]
+
+    # ------------------------------------------------------------------ what follows from the roots
+
+    @property
+    def dim(self) -> int:
+        """Dimension."""
+        return self.roots.dim
+
+    @property
+    def rank(self) -> int:
+        """Dimension of a maximal flat."""
+        return self.roots.rank
+
+    @property
+    def curvature(self) -> float:
+        """The least non-negative upper bound on the sectional curvatures."""
+        return self.roots.curvature
+
+    @property
+    def lowest_curvature(self) -> float:
+        """The greatest non-positive lower bound on the sectional curvatures."""
+        return self.roots.lowest_curvature
+
+    @property
+    def injectivity_radius(self) -> float:
+        """Below this distance geodesics are shortest, and the only shortest ones."""
+        return float(self.roots.limits.min())
+
+    @property
+    def diameter(self) -> float:
+        """The largest distance between two points: the largest norm inside the tangent cut locus."""
+        return self.roots.diameter
+
+    @property
+    def volume_bound(self) -> VolumeBound:
+        """A radial bound on ``exp(log_volume_density)``."""
+        return self.roots.volume_bound
+
+    @property
+    def volume_entropy(self) -> float:
+        """``lim log(volume of a ball of radius R) / R``: 0 unless the manifold is negatively curved somewhere."""
+        return self.roots.volume_entropy
+
+    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
+        if not len(self.roots.forms):
+            return np.zeros(self._leading(p, v))
+        return self.roots.log_density(self.raw_radial_part(p, v))
+
+    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
+        if math.isinf(self.injectivity_radius):
+            return np.ones(self._leading(p, v), dtype=np.bool_)
+        return np.asarray((np.abs(self.raw_radial_part(p, v)) < self.roots.limits).all(axis=-1))
+
+    def _leading(self, p: Array, v: Array) -> tuple[int, ...]:
+        shape = np.broadcast_shapes(p.shape, v.shape)
+        return shape[: len(shape) - len(self.point_shape)]
+
+    # ------------------------------------------------------------------ what a manifold writes: maps of floats
 
     @abstractmethod
-    def raw_exp(self, p: Array, v: Array) -> Array: ...
+    def raw_exp(self, p: Array, v: Array) -> Array:
+        """The end of the geodesic that leaves ``p`` with velocity ``v``, after unit time."""
 
     @abstractmethod
     def raw_log(self, p: Array, q: Array) -> Array:
-        """Not a number where ``q`` is in the cut locus of ``p``."""
+        """The velocity at ``p`` of the shortest geodesic to ``q``; not a number where ``q`` is in the cut locus of ``p``."""
 
     @abstractmethod
-    def raw_dist(self, p: Array, q: Array) -> Array: ...
+    def raw_dist(self, p: Array, q: Array) -> Array:
+        """Geodesic distance, accurate relative to itself for close points too."""
 
     @abstractmethod
-    def raw_inner(self, p: Array, u: Array, v: Array) -> Array: ...
+    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
+        """The metric at ``p``."""
+
+    def raw_norm(self, p: Array, v: Array) -> Array:
+        """Length of a tangent vector at ``p``."""
+        return np.sqrt(self.raw_inner(p, v, v))
+
+    def raw_radial_part(self, p: Array, v: Array) -> Array:
+        """The radial part of a tangent vector at ``p``, shape ``(..., rank)``, in any order and with any signs.
+
+        It is the length in rank one, and on flat spaces all of the vector; others write this.
+        """
+        return self.raw_coordinates(p, v) if self.rank == self.dim else self.raw_norm(p, v)[..., None]
 
     @abstractmethod
-    def raw_log_volume_density(self, p: Array, v: Array) -> Array: ...
+    def raw_tangent(self, p: Array, coordinates: Array) -> Array:
+        """The tangent vector with these coordinates, ``(..., dim)``, in the orthonormal frame at ``p``."""
 
     @abstractmethod
-    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]: ...
+    def raw_coordinates(self, p: Array, v: Array) -> Array:
+        """The inverse of :meth:`raw_tangent`."""
 
     @abstractmethod
-    def raw_tangent(self, p: Array, coordinates: Array) -> Array: ...
+    def raw_move_origin(self, p: Array, x: Array) -> Array:
+        """The image of ``x`` under an isometry that takes the origin to ``p``, and the frame there to the frame at ``p``."""
 
     @abstractmethod
-    def raw_coordinates(self, p: Array, v: Array) -> Array: ...
+    def raw_project(self, x: Array) -> Array:
+        """The point next to an array that is near the manifold."""
 
     @abstractmethod
-    def raw_move_origin(self, p: Array, x: Array) -> Array: ...
-
-    @abstractmethod
-    def raw_project(self, x: Array) -> Array: ...
-
-    @abstractmethod
-    def raw_project_tangent(self, p: Array, v: Array) -> Array: ...
+    def raw_project_tangent(self, p: Array, v: Array) -> Array:
+        """The tangent vector at ``p`` next to an array."""
 
     @abstractmethod
     def log_rounding(self, p: Array, reach: float) -> float:
@@ -190,6 +215,56 @@ class Manifold(ABC):
     @abstractmethod
     def requirements(self, x: Array) -> Iterator[Requirement]:
         """The conditions on a finite array of the right shape, cheapest first."""
+
+    # ------------------------------------------------------------------ what a manifold writes: exact draws
+
+    # A *chart* writes a point of the manifold as a list of real coordinates that depend on the point alone: not on which basis
+    # or rotation represents it. A draw is rounded in the chart, and released as what from_chart makes of the rounded numbers.
+    # The law of a draw is invariant under every isometry that fixes the base point. So it does not matter which isometry takes
+    # the base point to the centre, as long as the choice is made without looking at the random bits and does not change with
+    # the precision: from the floats of the centre, in exact rational arithmetic where ties can occur.
+
+    @property
+    def chart_size(self) -> int:
+        """Number of coordinates of the chart."""
+        return self.dim
+
+    @property
+    def chart_units(self) -> tuple[int | None, ...]:
+        """``floor(log2)`` of the lengths that measure the coordinates of the chart; None where there is no such length."""
+        return (0,)
+
+    @property
+    def chart_width(self) -> int:
+        """Size of the arrays that :meth:`from_chart` decomposes: bounds how errors of rounding add up."""
+        return 1
+
+    @property
+    def chart_limit(self) -> float:
+        """The scale from which on hardly a draw has coordinates that floats can hold."""
+        return math.inf
+
+    def exact_radial_part(self, v: list[arb]) -> list[arb]:
+        """:meth:`raw_radial_part` for coordinates in an orthonormal frame, as real numbers in intervals."""
+        from geodp.arithmetic.intervals import norm
+
+        return v if self.rank == self.dim else [norm(v)]
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        """The chart of the point where ``exp(v)`` lands when the base point is moved to ``center``."""
+        raise NotImplementedError
+
+    def from_chart(self, x: Array) -> Array:
+        """A point of the manifold from rounded coordinates: never fails, and sees nothing else."""
+        raise NotImplementedError
+
+    def raw_representatives(self, points: Array) -> Array:
+        """The same points, each as the array that :meth:`from_chart` would write it as, up to rounding; shape as given.
+
+        Where a point has one array only, that is the array given. Elsewhere (bases of a subspace, rotations of a shape) what all
+        its arrays have in common is rounded first, so that the array given does not show: simulations draw with it.
+        """
+        return points
 
     # ------------------------------------------------------------------ what a user calls
 
@@ -306,9 +381,6 @@ class Manifold(ABC):
             met &= requirement.met
         return met
 
-    def raw_norm(self, p: Array, v: Array) -> Array:
-        return np.sqrt(self.raw_inner(p, v, v))
-
     # ------------------------------------------------------------------ reading input
 
     def _all_requirements(self, x: Array) -> Iterator[Requirement]:
@@ -370,38 +442,6 @@ class Manifold(ABC):
     def __repr__(self) -> str:
         parameters = fields(cast(Any, self))  # every manifold is a dataclass
         return f"{type(self).__name__}({', '.join(str(getattr(self, parameter.name)) for parameter in parameters)})"
-
-
-class HadamardManifold(Manifold):
-    """Complete, simply connected, without positive curvature: every two points are joined by one geodesic."""
-
-    @property
-    def curvature(self) -> float:
-        return 0.0
-
-    @property
-    def injectivity_radius(self) -> float:
-        return math.inf
-
-    @property
-    def diameter(self) -> float:
-        return math.inf
-
-    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
-        leading = np.broadcast_shapes(p.shape, v.shape)
-        return np.ones(leading[: len(leading) - len(self.point_shape)], dtype=np.bool_)
-
-
-class CompactManifold(Manifold):
-    """Of finite volume and without negative curvature."""
-
-    @property
-    def lowest_curvature(self) -> float:
-        return 0.0
-
-    @property
-    def volume_entropy(self) -> float:
-        return 0.0
 
 
 def _scalar(values: Array) -> Array | float:

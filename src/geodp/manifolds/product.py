@@ -5,15 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from geodp.inputs import Array
-from geodp.manifolds.manifold import Manifold, Requirement, VolumeBound
+from geodp.manifolds.layout import Layout
+from geodp.manifolds.manifold import Manifold, Requirement
+from geodp.manifolds.registry import register
+from geodp.manifolds.roots import Roots
+
+if TYPE_CHECKING:
+    from flint import arb
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False, init=False)
 class Product(Manifold):
@@ -68,8 +77,12 @@ class Product(Manifold):
         return [part.reshape(*x.shape[:-1], *factor.point_shape) for factor, part in zip(self.factors, parts, strict=True)]
 
     @property
-    def dim(self) -> int:
-        return sum(factor.dim for factor in self.factors)
+    def components(self) -> tuple[Manifold, ...]:
+        return self.factors
+
+    @cached_property
+    def roots(self) -> Roots:
+        return Roots.direct_sum([factor.roots for factor in self.factors])
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -80,41 +93,27 @@ class Product(Manifold):
         return self._join([factor.origin for factor in self.factors])
 
     @property
-    def curvature(self) -> float:
-        return max(factor.curvature for factor in self.factors)
+    def layouts(self) -> tuple[Layout, ...]:
+        first = [factor.layouts[0] for factor in self.factors]
+        ends = np.cumsum([layout.columns for layout in first]).tolist()
+
+        def convert(cells: Array) -> Array:
+            parts = zip(first, np.split(cells, ends[:-1], axis=-1), strict=True)
+            points = [layout.convert(part) if layout.convert else part for layout, part in parts]
+            return np.concatenate([point.reshape(len(cells), -1) for point in points], axis=-1)
+
+        own = convert if any(layout.convert for layout in first) else None
+        return (
+            Layout("factors", ends[-1], "those of the factors, end to end", own, size="all theirs",
+                   details="the first layout of each factor, end to end"),
+        )  # fmt: skip
 
     @property
-    def lowest_curvature(self) -> float:
-        return min(factor.lowest_curvature for factor in self.factors)
-
-    @property
-    def injectivity_radius(self) -> float:
-        return min(factor.injectivity_radius for factor in self.factors)
-
-    @property
-    def diameter(self) -> float:
-        return math.hypot(*(factor.diameter for factor in self.factors))
-
-    @property
-    def rank(self) -> int:
-        return sum(factor.rank for factor in self.factors)
-
-    @property
-    def volume_bound(self) -> VolumeBound:
-        """Jensen's inequality over all roots at once.
-
-        With a non-compact factor the compact ones are bounded by 1 and the largest Einstein constant serves for all;
-        otherwise the smallest one does, which is 0 if a factor is flat.
-        """
-        bounds = [factor.volume_bound for factor in self.factors]
-        growing = [bound for bound in bounds if bound.sign < 0]
-        einstein = [bound.power * bound.rate**2 for bound in (growing or bounds)]
-        power = sum(bound.power for bound in (growing or bounds))
-        return VolumeBound.from_roots(power, max(einstein), -1) if growing else VolumeBound.from_roots(power, min(einstein), 1)
-
-    @property
-    def volume_entropy(self) -> float:
-        return math.hypot(*(factor.volume_entropy for factor in self.factors))
+    def plane_of_largest_curvature(self) -> Array:
+        chosen = max(range(len(self.factors)), key=lambda i: self.factors[i].curvature)
+        start = sum(factor.dim for factor in self.factors[:chosen])
+        inner = self.factors[chosen].plane_of_largest_curvature
+        return np.pad(inner, ((0, 0), (start, self.dim - start - inner.shape[1])))
 
     @property
     def scale_directions(self) -> Array:
@@ -150,11 +149,8 @@ class Product(Manifold):
     def raw_norm(self, p: Array, v: Array) -> Array:
         return np.linalg.vector_norm(np.stack(self._each("raw_norm", p, v)), axis=0)
 
-    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
-        return np.sum(self._each("raw_log_volume_density", p, v), axis=0)
-
-    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
-        return np.logical_and.reduce(self._each("raw_inside_cut_locus", p, v))
+    def raw_radial_part(self, p: Array, v: Array) -> Array:
+        return np.concatenate(self._each("raw_radial_part", p, v), axis=-1)
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         ends = np.cumsum([factor.dim for factor in self.factors])[:-1]
@@ -184,3 +180,41 @@ class Product(Manifold):
         for i, (factor, part) in enumerate(zip(self.factors, self.raw_split(x), strict=True)):
             for met, found, sentence in factor.requirements(part):
                 yield Requirement(met, found, f"factor {i}, {factor}: {sentence}")
+
+    # ------------------------------------------------------------------ chart: those of the factors, end to end
+    # Distances add up in squares, so there is one radius and one direction for all factors together.
+
+    @property
+    def chart_size(self) -> int:
+        return sum(factor.chart_size for factor in self.factors)
+
+    @property
+    def chart_units(self) -> tuple[int | None, ...]:
+        return sum((factor.chart_units for factor in self.factors), ())
+
+    @property
+    def chart_width(self) -> int:
+        return max(factor.chart_width for factor in self.factors)
+
+    @property
+    def chart_limit(self) -> float:
+        return min(factor.chart_limit for factor in self.factors)
+
+    def _exact_parts(self, v: list[arb]) -> list[list[arb]]:
+        ends = accumulate(factor.dim for factor in self.factors)
+        return [v[end - factor.dim : end] for factor, end in zip(self.factors, ends, strict=True)]
+
+    def exact_radial_part(self, v: list[arb]) -> list[arb]:
+        return [h for f, part in zip(self.factors, self._exact_parts(v), strict=True) for h in f.exact_radial_part(part)]
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        parts = zip(self.factors, self.raw_split(center), self._exact_parts(v), strict=True)
+        return [x for factor, point, part in parts for x in factor.exact_chart(point, part)]
+
+    def raw_representatives(self, points: Array) -> Array:
+        parts = zip(self.factors, self.raw_split(points), strict=True)
+        return self._join([factor.raw_representatives(part) for factor, part in parts])
+
+    def from_chart(self, x: Array) -> Array:
+        ends = np.cumsum([factor.chart_size for factor in self.factors])[:-1]
+        return self._join([factor.from_chart(part) for factor, part in zip(self.factors, np.split(x, ends), strict=True)])

@@ -5,20 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.functions import angle_over_sine, frobenius, log_sinc, sinc, subtract_product, symmetric, transpose
-from geodp.manifolds.manifold import TOLERANCE, CompactManifold, Requirement, VolumeBound
+from geodp.manifolds.functions import angle_over_sine, frobenius, sinc, subtract_product, symmetric, transpose
+from geodp.manifolds.layout import Layout, entry_names
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
+from geodp.manifolds.roots import Roots, differences, sums
 from geodp.manifolds.small_eigen import eigh
 
+if TYPE_CHECKING:
+    from flint import arb, arb_mat
 
+
+@register
 @final
 @dataclass(frozen=True, repr=False)
-class Rotations(CompactManifold):
+class Rotations(Manifold):
     r"""The group ``SO(n)`` of ``n x n`` rotation matrices with its bi-invariant metric.
 
     Tangent vectors at ``R`` are ``R A`` with ``A`` skew-symmetric; ``inner(R, RA, RB) = tr(A'B)/2``, so that turning one
@@ -35,9 +44,12 @@ class Rotations(CompactManifold):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", whole_number(self.n, 2, "the size of the matrices of Rotations"))
 
-    @property
-    def dim(self) -> int:
-        return self.n * (self.n - 1) // 2
+    @cached_property
+    def roots(self) -> Roots:
+        rank = self.n // 2
+        forms = np.concatenate([differences(rank), sums(rank), np.eye(rank, dtype=np.int64)])
+        multiplicities = [2] * (rank * (rank - 1)) + [2 * (self.n % 2)] * rank
+        return Roots.of(forms, multiplicities, sign=1, square=Fraction(1, 4), cut=Fraction(1))
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -48,28 +60,31 @@ class Rotations(CompactManifold):
         return np.eye(self.n)
 
     @property
-    def curvature(self) -> float:
-        return {2: 0.0, 3: 0.25}.get(self.n, 0.5)
-
-    @property
-    def injectivity_radius(self) -> float:
-        return math.pi
-
-    @property
-    def diameter(self) -> float:
-        return math.pi * math.sqrt(self.rank)
-
-    @property
-    def rank(self) -> int:
-        return self.n // 2
-
-    @property
-    def volume_bound(self) -> VolumeBound:
-        return VolumeBound.from_roots(self.dim - self.rank, 0.5 * (self.n - 2), 1)
-
-    @property
     def cut_locus(self) -> str:
         return "a rotation by the angle pi"
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        names = entry_names(list(np.ndindex(self.point_shape)))
+        matrix = Layout("matrix", self.n**2, "the matrix, row by row", names=names, of="Rotations(n)", size="n*n")
+        if self.n != 3:
+            return (matrix,)
+        scalar_last = (tuple((axis, f"q{axis}") for axis in "xyzw"),)
+        return (
+            matrix,
+            Layout("quaternion", 4, "x, y, z, w with the scalar last", _from_quaternion, names=scalar_last, of="Rotations(3)",
+                   size="4", details="x, y, z, w, the scalar last unless the header says w, x, y, z"),
+            Layout("rotvec", 3, "the axis times the angle in radians", _from_rotation_vector, of="Rotations(3)", size="3"),
+        )  # fmt: skip
+
+    @property
+    def plane_of_largest_curvature(self) -> Array:
+        if self.n < 4:
+            return np.eye(self.dim)[:2]
+        # coordinates are the entries 10, 20, 21, 30, 31, 32, ...: two vectors of a factor so(3) of so(4) = so(3) + so(3)
+        plane = np.zeros((2, self.dim))
+        plane[0, [0, 5]], plane[1, [1, 4]] = (1.0, 1.0), (1.0, -1.0)
+        return plane / math.sqrt(2.0)
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         a = _skew(transpose(p) @ v)
@@ -91,17 +106,7 @@ class Rotations(CompactManifold):
     def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
         return 0.5 * np.einsum("...ij,...ij->...", u, v) + np.zeros(p.shape[:-2])
 
-    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
-        angles = self.raw_angles(p, v)
-        i, j = np.triu_indices(self.rank, 1)
-        pairs = log_sinc(0.5 * (angles[..., i] - angles[..., j])) + log_sinc(0.5 * (angles[..., i] + angles[..., j]))
-        singles = log_sinc(0.5 * angles) if self.n % 2 else np.zeros_like(angles)
-        return 2.0 * (pairs.sum(axis=-1) + singles.sum(axis=-1))
-
-    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
-        return self.raw_angles(p, v)[..., 0] < math.pi
-
-    def raw_angles(self, p: Array, v: Array) -> Array:
+    def raw_radial_part(self, p: Array, v: Array) -> Array:
         """The rotation angles of ``exp(p, v)`` relative to ``p``, unwrapped and descending: ``n//2`` of them."""
         a = _skew(transpose(p) @ v)
         if self.n == 3:
@@ -142,6 +147,57 @@ class Rotations(CompactManifold):
         yield Requirement(off <= TOLERANCE, off, "the matrix must be orthogonal but x'x differs from the identity by {:.3g}")
         determinant = np.linalg.det(x)
         yield Requirement(determinant > 0.0, determinant, "the determinant must be 1 but is {:.3g}")
+
+    # ------------------------------------------------------------------ chart: the entries of the matrix
+    # The centre is what Gram and Schmidt make of the columns of its floats. (The polar factor would do as well; both are within
+    # the distance of the floats from the group, up to a factor.)
+
+    @property
+    def chart_size(self) -> int:
+        return self.n * self.n
+
+    @property
+    def chart_width(self) -> int:
+        return self.n
+
+    def exact_radial_part(self, v: list[arb]) -> list[arb]:
+        from geodp.arithmetic.intervals import Undecided, eigenvalues, norm
+
+        if self.rank == 1:
+            return [norm(v)]
+        angles = [imaginary for _, imaginary in eigenvalues(self._exact_skew(v)) if imaginary > 0]
+        if len(angles) != self.rank:
+            raise Undecided
+        return angles
+
+    def _exact_skew(self, v: list[arb]) -> arb_mat:
+        from flint import arb_mat
+
+        matrix = arb_mat(self.n, self.n)
+        entries = iter(v)
+        for i in range(self.n):
+            for j in range(i):
+                entry = next(entries)
+                matrix[i, j], matrix[j, i] = entry, -entry
+        return matrix
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        from flint import arb_mat
+
+        from geodp.arithmetic.intervals import dot, exact_vector, norm
+
+        columns: list[list[arb]] = []
+        for floats in center.T:
+            column = exact_vector(floats)
+            for earlier in columns:
+                along = dot(earlier, column)
+                column = [x - along * y for x, y in zip(column, earlier, strict=True)]
+            length = norm(column)
+            columns.append([entry / length for entry in column])
+        return (arb_mat(columns).transpose() * self._exact_skew(v).exp()).entries()
+
+    def from_chart(self, x: Array) -> Array:
+        return self.raw_project(x.reshape(self.point_shape))
 
 
 def _skew(matrix: Array) -> Array:
@@ -234,3 +290,19 @@ class _Planes(NamedTuple):
         count = np.arange(self.sines.shape[-1]) >= (~self.in_large).sum(axis=-1)[..., None]
         angles = np.where(count, math.pi - np.arcsin(np.minimum(self.sines, 1.0)), 0.0)
         return np.sqrt(0.5 * (frobenius(self.small) ** 2 + np.vecdot(angles, angles)))
+
+
+def _from_quaternion(cells: Array) -> Array:
+    cells = cells / np.abs(cells).max(axis=-1, keepdims=True)
+    x, y, z, w = (cells / np.linalg.vector_norm(cells, axis=-1, keepdims=True)).T
+    rows = [
+        [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
+        [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
+        [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
+    ]
+    return np.moveaxis(np.array(rows), -1, 0)
+
+
+def _from_rotation_vector(cells: Array) -> Array:
+    half = 0.5 * np.linalg.vector_norm(cells, axis=-1, keepdims=True)
+    return _from_quaternion(np.concatenate([0.5 * sinc(half) * cells, np.cos(half)], axis=-1))

@@ -5,21 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.functions import frobenius, log_sinc, sinc, subtract_product
-from geodp.manifolds.manifold import TOLERANCE, CompactManifold, Requirement, VolumeBound
+from geodp.manifolds.functions import coarse, frobenius, sinc, subtract_product
+from geodp.manifolds.layout import Layout
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
+from geodp.manifolds.roots import Roots
+
+if TYPE_CHECKING:
+    from flint import acb, arb
 
 Complex = NDArray[np.complex128]
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False)
-class PlanarShapes(CompactManifold):
+class PlanarShapes(Manifold):
     r"""Configurations of ``landmarks`` labelled points in the plane, up to translation, size and rotation.
 
     A point is a ``(landmarks, 2)`` array of coordinates with mean zero and Euclidean norm 1; turning it about the
@@ -39,9 +49,10 @@ class PlanarShapes(CompactManifold):
     def __post_init__(self) -> None:
         object.__setattr__(self, "landmarks", whole_number(self.landmarks, 3, "the number of landmarks of PlanarShapes"))
 
-    @property
-    def dim(self) -> int:
-        return 2 * self.landmarks - 4
+    @cached_property
+    def roots(self) -> Roots:
+        # one complex line, of curvature 4, and landmarks - 3 others, of curvature 1
+        return Roots.of([[1], [2]], [2 * self.landmarks - 6, 1], sign=1, cut=Fraction(1, 4))
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -52,28 +63,24 @@ class PlanarShapes(CompactManifold):
         return _real(self._modes()[:, 1])
 
     @property
-    def curvature(self) -> float:
-        return 4.0
-
-    @property
-    def injectivity_radius(self) -> float:
-        return math.pi / 2.0
-
-    @property
-    def diameter(self) -> float:
-        return math.pi / 2.0
-
-    @property
-    def rank(self) -> int:
-        return 1
-
-    @property
-    def volume_bound(self) -> VolumeBound:
-        return VolumeBound.from_roots(self.dim - 1, self.dim + 2.0, 1)
-
-    @property
     def cut_locus(self) -> str:
         return "complex-orthogonal shapes, at distance pi/2"
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        places = range(self.landmarks)
+        numbered = tuple(tuple((f"{axis}{i + first}",) for i in places for axis in "xy") for first in (1, 0))
+        return (
+            Layout("landmarks", 2 * self.landmarks, "x1, y1, x2, y2, ...", self._from_configurations, names=numbered,
+                   size="2*landmarks", details="x1, y1, x2, y2, ... in any position and size"),
+        )  # fmt: skip
+
+    def _from_configurations(self, configurations: Array) -> Array:
+        configurations = configurations.reshape(-1, *self.point_shape)
+        moved = configurations - configurations[:, :1]
+        size = np.abs(moved).max(axis=(-1, -2), keepdims=True)
+        rounding = 8.0 * EPSILON * np.abs(configurations).max(axis=(-1, -2), keepdims=True)
+        return self.raw_project(moved / np.where(size > rounding, size, np.nan))
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         length = frobenius(v)[..., None, None]
@@ -93,14 +100,6 @@ class PlanarShapes(CompactManifold):
 
     def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
         return np.einsum("...ij,...ij->...", u, v) + np.zeros(p.shape[:-2])
-
-    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
-        length = self.raw_norm(p, v)
-        density = log_sinc(2.0 * length)
-        return density + (self.dim - 2) * log_sinc(length) if self.dim > 2 else density
-
-    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
-        return self.raw_norm(p, v) < math.pi / 2.0
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         # the polygon is the first Fourier mode and the constant the zeroth: the others span its horizontal space
@@ -153,6 +152,91 @@ class PlanarShapes(CompactManifold):
         yield Requirement(centre <= TOLERANCE, centre, "the mean of the landmarks must be 0 but is {:.3g} away from it")
         norm = frobenius(x)
         yield Requirement(np.abs(norm - 1.0) <= TOLERANCE, norm, "the norm must be 1 but is {:.12g}")
+
+    # ------------------------------------------------------------------ chart: the upper triangle of z z*
+    # In Helmert's coordinates w of centred configurations shapes are lines of C^(landmarks - 1), and the isometry is that of
+    # Grassmann with one column, over the complex numbers: the pivot is the entry of largest modulus, and turned to be positive.
+
+    @property
+    def chart_size(self) -> int:
+        return self.landmarks**2
+
+    @property
+    def chart_width(self) -> int:
+        return self.landmarks
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        from flint import acb, arb
+
+        from geodp.arithmetic.intervals import norm
+
+        length = norm(v)
+        scale = length.sinc()
+        pivot, target = _pivoted_helmert(center)
+        x = [acb(scale * a, scale * b) for a, b in zip(v[0::2], v[1::2], strict=True)]
+        x.insert(pivot, acb(length.cos()))
+        axis = list(target)
+        axis[pivot] += 1
+        square = sum((a.real * a.real + a.imag * a.imag for a in axis), arb(0))
+        along = sum((a.conjugate() * b for a, b in zip(axis, x, strict=True)), acb(0)) * 2 / square
+        z = _from_helmert([b - along * a for a, b in zip(axis, x, strict=True)])
+        chart: list[arb] = []
+        for i, a in enumerate(z):
+            chart.append(a.real * a.real + a.imag * a.imag)
+            for b in z[i + 1 :]:
+                product = a * b.conjugate()
+                chart += [product.real, product.imag]
+        return chart
+
+    def from_chart(self, x: Array) -> Array:
+        outer = np.zeros((self.landmarks, self.landmarks), dtype=np.complex128)
+        entries = iter(x)
+        for i in range(self.landmarks):
+            outer[i, i] = next(entries)
+            for j in range(i + 1, self.landmarks):
+                outer[i, j] = next(entries) + 1j * next(entries)
+        return self._configuration(outer)
+
+    def raw_representatives(self, points: Array) -> Array:
+        z = points[..., 0] + 1j * points[..., 1]
+        outer = z[..., :, None] * z[..., None, :].conj()
+        return self._configuration(coarse(outer.real) + 1j * coarse(outer.imag))
+
+    def _configuration(self, outer: NDArray[np.complex128]) -> Array:
+        """Landmarks whose longest one is on the positive real axis, from the upper triangles of ``z z*``."""
+        z = np.linalg.eigh(outer, UPLO="U")[1][..., -1]
+        longest = np.take_along_axis(z, np.abs(z).argmax(axis=-1)[..., None], axis=-1)
+        return self.raw_project(_real(z * (np.conj(longest) / np.abs(longest))))
+
+
+def _pivoted_helmert(center: Array) -> tuple[int, list[acb]]:
+    """The entry of largest modulus of the unit vector ``w``, and ``w`` turned so that this entry is positive."""
+    from flint import acb, arb, fmpq
+
+    from geodp.arithmetic.intervals import rational
+
+    parts = []
+    for axis in range(2):
+        entries = [rational(entry) for entry in center[:, axis]]
+        sums = list(accumulate(entries))
+        parts.append([sums[j - 1] - j * entries[j] for j in range(1, len(entries))])
+    # entry j of w is (real + i imaginary) / sqrt(j (j + 1)), counted from 1
+    squares = [(a * a + b * b) / (j * (j + 1)) for j, (a, b) in enumerate(zip(*parts, strict=True), start=1)]
+    pivot = max(range(len(squares)), key=lambda i: (squares[i], -i))
+    length = arb(sum(squares, fmpq(0))).sqrt()
+    w = [acb(arb(a), arb(b)) / (arb(j * (j + 1)).sqrt() * length) for j, (a, b) in enumerate(zip(*parts, strict=True), start=1)]
+    turn = w[pivot].conjugate() / (arb(squares[pivot]).sqrt() / length)
+    return pivot, [entry * turn for entry in w]
+
+
+def _from_helmert(w: list[acb]) -> list[acb]:
+    """The centred configuration with these coordinates."""
+    from flint import acb, arb
+
+    scaled = [entry / arb(j * (j + 1)).sqrt() for j, entry in enumerate(w, start=1)]
+    tails = list(accumulate(reversed(scaled)))[::-1]
+    later = [*tails[1:], acb(0)]
+    return [tails[0], *(tail - j * entry for j, (tail, entry) in enumerate(zip(later, scaled, strict=True), start=1))]
 
 
 def _complex(x: Array) -> Complex:

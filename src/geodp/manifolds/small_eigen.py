@@ -21,8 +21,10 @@ def eigh(a: Array) -> tuple[Array, Array]:
     """Ascending eigenvalues and orthonormal eigenvectors (columns) of symmetric matrices ``(..., k, k)``."""
     k = a.shape[-1]
     if k > 3:
-        values, vectors = np.linalg.eigh(a)
-        return values, vectors
+        # LAPACK gives up on a whole batch on account of one matrix that is not finite
+        finite = np.asarray(np.isfinite(a).all(axis=(-1, -2)))
+        values, vectors = np.linalg.eigh(np.where(finite[..., None, None], a, 0.0))
+        return np.where(finite[..., None], values, np.nan), vectors
     if k == 1:
         return a[..., 0].copy(), np.ones_like(a)
     flat = a.reshape(-1, k, k)
@@ -126,7 +128,10 @@ def _eigh3(a: Array, values: Array, vectors: Array) -> None:
     in_range = (spread > 1e-140) & (spread < 1e140)
     sure: NDArray[np.bool_] = in_range & (coupling * spread <= 8.0 * _EPS * (np.abs(mean) + spread))
     if not sure.all():
-        values[~sure], vectors[~sure] = np.linalg.eigh(a[~sure])
+        odd = a[~sure]
+        finite = np.asarray(np.isfinite(odd).all(axis=(-1, -2)))
+        some, turned = np.linalg.eigh(np.where(finite[:, None, None], odd, 0.0))
+        values[~sure], vectors[~sure] = np.where(finite[:, None], some, np.nan), turned
 
 
 def _largest_root(h: Array) -> Array:

@@ -5,31 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import final
+from fractions import Fraction
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.euclidean import FlatManifold
-from geodp.manifolds.functions import conjugate, frobenius, log_difference_quotient, log_sinhc, spectral, symmetric, transpose
-from geodp.manifolds.manifold import TOLERANCE, HadamardManifold, Requirement, VolumeBound
+from geodp.manifolds.functions import conjugate, frobenius, log_difference_quotient, spectral, symmetric, transpose
+from geodp.manifolds.layout import Layout, entry_names
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
+from geodp.manifolds.roots import Roots, differences
 from geodp.manifolds.small_eigen import eigh, eigvalsh
+
+if TYPE_CHECKING:
+    from flint import arb, arb_mat
 
 
 @dataclass(frozen=True, repr=False)
-class _PositiveDefinite(HadamardManifold):
+class _PositiveDefinite(Manifold):
     """What both metrics have in common: the set, its tangent space, and the identity matrix."""
 
     k: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", whole_number(self.k, 1, f"the size of the matrices of {type(self).__name__}"))
-
-    @property
-    def dim(self) -> int:
-        return self.k * (self.k + 1) // 2
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -44,6 +46,22 @@ class _PositiveDefinite(HadamardManifold):
         # the determinant: other units multiply all matrices by one number
         return vector_from_symmetric(np.eye(self.k))[None] / math.sqrt(self.k)
 
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        i, j = np.triu_indices(self.k)
+        every, upper = list(np.ndindex(self.point_shape)), list(zip(i.tolist(), j.tolist(), strict=True))
+
+        def from_upper(cells: Array) -> Array:
+            matrix = np.empty((len(cells), self.k, self.k))
+            matrix[:, i, j] = matrix[:, j, i] = cells
+            return matrix
+
+        return (
+            Layout("full", len(every), "the matrix, row by row", names=entry_names(every), size="k*k"),
+            Layout("upper", len(upper), "its upper triangle, row by row", from_upper, names=entry_names(upper, symmetric=True),
+                   size="k*(k+1)/2", details="its upper triangle, row by row: xx, xy, xz, yy, yz, zz"),
+        )  # fmt: skip
+
     def raw_project(self, x: Array) -> Array:
         return symmetric(x)
 
@@ -54,6 +72,7 @@ class _PositiveDefinite(HadamardManifold):
         return _spd_requirements(x)
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False)
 class SPD(_PositiveDefinite):
@@ -71,21 +90,10 @@ class SPD(_PositiveDefinite):
     5.0
     """
 
-    @property
-    def lowest_curvature(self) -> float:
-        return -0.5 if self.k > 1 else 0.0
-
-    @property
-    def rank(self) -> int:
-        return self.k
-
-    @property
-    def volume_bound(self) -> VolumeBound:
-        return VolumeBound.from_roots(self.k * (self.k - 1) // 2, self.k / 4.0, -1)
-
-    @property
-    def volume_entropy(self) -> float:
-        return math.sqrt(self.k * (self.k**2 - 1) / 12.0)
+    @cached_property
+    def roots(self) -> Roots:
+        forms = differences(self.k)
+        return Roots.of(forms, [1] * len(forms), sign=-1, square=Fraction(1, 4))
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         factor, inverse = cholesky(p)
@@ -96,11 +104,11 @@ class SPD(_PositiveDefinite):
 
     def raw_log(self, p: Array, q: Array) -> Array:
         factor, inverse = cholesky(p)
-        logs, vectors = _log_of_whitened(inverse, p, q)
+        logs, vectors = log_of_whitened(inverse, p, q)
         return conjugate(factor, spectral(vectors, logs))
 
     def raw_dist(self, p: Array, q: Array) -> Array:
-        return np.linalg.vector_norm(_log_of_whitened(cholesky(p)[1], p, q)[0], axis=-1)
+        return np.linalg.vector_norm(log_of_whitened(cholesky(p)[1], p, q)[0], axis=-1)
 
     def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
         inverse = cholesky(p)[1]
@@ -109,10 +117,8 @@ class SPD(_PositiveDefinite):
     def raw_norm(self, p: Array, v: Array) -> Array:
         return frobenius(conjugate(cholesky(p)[1], v))
 
-    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
-        values = eigvalsh(conjugate(cholesky(p)[1], v))
-        i, j = np.triu_indices(self.k, 1)
-        return log_sinhc(0.5 * (values[..., i] - values[..., j])).sum(axis=-1)
+    def raw_radial_part(self, p: Array, v: Array) -> Array:
+        return eigvalsh(conjugate(cholesky(p)[1], v))
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         return conjugate(cholesky(p)[0], symmetric_from_vector(coordinates, self.k))
@@ -138,10 +144,46 @@ class SPD(_PositiveDefinite):
         growth, condition = math.exp(min(math.sqrt(2.0) * radius, 300.0)), _condition(center)
         return 4.0 * (self.k + 4) * EPSILON * condition * growth * (min(condition * growth, growth**2, 1e4) + 3.0)
 
+    # ------------------------------------------------------------------ chart: the Cholesky factor
+    # Of the factor C the chart holds log C_ii and C_ij / C_ii, row by row. These coordinates are free and do not feel a change
+    # of units: scaling the variables moves the first by constants and leaves the second alone. Every rounded list is a
+    # positive-definite matrix. In floats its condition number may exceed what a Cholesky factorisation bears, for instance
+    # after a draw at distance 40; then the second kind are halved until it does not.
 
+    def exact_radial_part(self, v: list[arb]) -> list[arb]:
+        from geodp.arithmetic.intervals import eigenvalues
+
+        return v if self.k == 1 else [real for real, _ in eigenvalues(_exact_symmetric(v, self.k))]
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        from geodp.arithmetic.intervals import cholesky, dot, positive_definite
+
+        near = cholesky(positive_definite(center))
+        step = cholesky(_exact_symmetric(v, self.k).exp())
+        chart: list[arb] = []
+        for i in range(self.k):
+            row = [dot(near[i][j:], [step[m][j] for m in range(j, i + 1)]) for j in range(i + 1)]
+            chart += [*(entry / row[i] for entry in row[:i]), row[i].log()]
+        return chart
+
+    def from_chart(self, x: Array) -> Array:
+        mixing = np.eye(self.k)
+        mixing[np.tril_indices(self.k)] = x
+        scales = np.exp(np.clip(np.diagonal(mixing), -340.0, 340.0))
+        below = np.tril(mixing, -1)
+        while True:
+            with np.errstate(all="ignore"):
+                factor = scales[:, None] * (np.eye(self.k) + below)
+                matrix = self.raw_project(factor @ factor.T)
+            if self.valid(matrix):
+                return matrix
+            below *= 0.5
+
+
+@register
 @final
 @dataclass(frozen=True, repr=False)
-class SPDLogEuclidean(_PositiveDefinite, FlatManifold):
+class SPDLogEuclidean(_PositiveDefinite):
     r"""Symmetric positive-definite ``k x k`` matrices, flat: the matrix logarithm is an isometry onto symmetric matrices.
 
     ``dist(p, q) = |log p - log q|`` in the Frobenius norm. Tangent vectors at ``p`` are symmetric matrices, and their
@@ -151,6 +193,10 @@ class SPDLogEuclidean(_PositiveDefinite, FlatManifold):
     >>> round(SPDLogEuclidean(2).dist(np.eye(2), np.diag([np.exp(3.0), np.exp(-4.0)])), 12)
     5.0
     """
+
+    @cached_property
+    def roots(self) -> Roots:
+        return Roots.flat(self.k * (self.k + 1) // 2)
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         return _matrix_exp(_matrix_log(p) + _log_derivative(p, v))
@@ -182,6 +228,44 @@ class SPDLogEuclidean(_PositiveDefinite, FlatManifold):
         # p is no worse conditioned than a q so far from the centre may be, and both are at most twice that far apart
         return 2.0 * self.log_rounding(center, radius)
 
+    # ------------------------------------------------------------------ chart: the upper triangle of the matrix logarithm
+    # Every rounded list is a positive-definite matrix. If its condition number is too large for floats, the logarithm is
+    # shrunk towards its mean until it is not.
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        from geodp.arithmetic.intervals import log_of_positive_definite, positive_definite
+
+        log = log_of_positive_definite(positive_definite(center)) + _exact_symmetric(v, self.k)
+        return [log[i, j] for i in range(self.k) for j in range(i, self.k)]
+
+    def from_chart(self, x: Array) -> Array:
+        log = np.zeros((self.k, self.k))
+        log[np.triu_indices(self.k)] = np.clip(x, -1e6, 1e6)
+        values, vectors = np.linalg.eigh(np.triu(log) + np.triu(log, 1).T)
+        middle = float(np.clip(values.mean(), -600.0, 600.0))
+        spread = values - values.mean()
+        while True:
+            with np.errstate(all="ignore"):
+                factor = vectors * np.exp(0.5 * (middle + spread))
+                matrix = self.raw_project(factor @ factor.T)
+            if self.valid(matrix):
+                return matrix
+            spread *= 0.75
+
+
+def _exact_symmetric(v: list[arb], size: int) -> arb_mat:
+    """:func:`symmetric_from_vector` over real numbers in intervals."""
+    from flint import arb, arb_mat
+
+    half = arb((1, -1)).sqrt()
+    matrix = arb_mat(size, size)
+    entries = iter(v)
+    for i in range(size):
+        for j in range(i, size):
+            entry = next(entries)
+            matrix[i, j] = matrix[j, i] = entry if i == j else half * entry
+    return matrix
+
 
 def cholesky(p: Array) -> tuple[Array, Array]:
     """The Cholesky factors of positive-definite matrices, and their inverses; not a number where there is none."""
@@ -206,7 +290,7 @@ def cholesky(p: Array) -> tuple[Array, Array]:
     return factor, inverse
 
 
-def _log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
+def log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
     """Spectrum of ``log(L^-1 q L^-T)``, ``L`` the Cholesky factor of ``p``: logarithms and eigenvectors.
 
     Near ``p`` the difference ``q - p`` is whitened instead of ``q``, which keeps the distance accurate relative to
@@ -217,13 +301,32 @@ def _log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
     values, vectors = eigh(np.where(near[..., None, None], difference, conjugate(inverse, q)))
     with np.errstate(all="ignore"):
         logs = np.where(near[..., None], np.log1p(values), np.log(values))
-    spread = ~near & (values[..., 0] < 1e-4 * values[..., -1])
+    spread = ~near & ~(values[..., 0] >= 1e-4 * values[..., -1])
     if spread.any():
-        root = (np.broadcast_to(inverse, values.shape + values.shape[-1:]) @ cholesky(q)[0])[spread]
-        left, singular, _ = np.linalg.svd(root)
-        with np.errstate(divide="ignore"):
-            logs[spread], vectors[spread] = 2.0 * np.log(singular), left
+        with np.errstate(all="ignore"):
+            factors = _factor(np.broadcast_to(q, vectors.shape)[spread])
+            root = np.broadcast_to(inverse, vectors.shape)[spread] @ factors
+            finite = np.asarray(np.isfinite(root).all(axis=(-1, -2)))
+            left, singular, _ = np.linalg.svd(np.where(finite[:, None, None], root, 0.0))
+            logs[spread], vectors[spread] = np.where(finite[:, None], 2.0 * np.log(singular), np.nan), left
     return logs, vectors
+
+
+def _factor(x: Array) -> Array:
+    """Cholesky factors, column by column for all matrices at once; not a number, or infinite, for what is not positive definite.
+
+    LAPACK's would raise for the whole batch on account of one matrix, which would then cost more time than the others.
+    """
+    k, batch = x.shape[-1], x.shape[:-2]
+    flat, out = x.reshape(-1, k, k), np.empty((math.prod(batch), k, k))
+    for start in range(0, len(flat), 2048):  # columns that stay in the cache
+        rest = np.moveaxis(symmetric(flat[start : start + 2048]), 0, -1).copy()
+        factor = np.zeros_like(rest)
+        for j in range(k):
+            factor[j:, j] = rest[j:, j] / np.sqrt(rest[j, j])
+            rest[j + 1 :, j + 1 :] -= factor[j + 1 :, None, j] * factor[None, j + 1 :, j]
+        out[start : start + 2048] = np.moveaxis(factor, -1, 0)
+    return out.reshape(x.shape)
 
 
 #: The spacing of the smallest floats, 5e-324, is well below the rounding error of eigenvalues above this, and not of others.
@@ -303,21 +406,18 @@ def _spd_requirements(x: Array) -> Iterator[Requirement]:
     off = np.abs(x - transpose(x)).max(axis=(-1, -2))
     yield Requirement(off <= TOLERANCE * size, off, "the matrix must be symmetric but differs from its transpose by {:.3g}")
     good = _has_factor(symmetric(x))
-    scale = np.where(size > 0.0, size, 1.0)  # entries of size 1, so that no eigenvalue overflows
-    smallest = np.zeros(good.shape) if good.all() else scale * eigvalsh(symmetric(x / scale[..., None, None]))[..., 0]
+    # only what is refused needs the number for the sentence
+    bad = x[~good]
+    scale = np.where(size[~good] > 0.0, size[~good], 1.0)  # entries of size 1, so that no eigenvalue overflows
+    smallest = np.zeros(good.shape)
+    smallest[~good] = scale * eigvalsh(symmetric(bad / scale[..., None, None]))[..., 0]
     yield Requirement(good, smallest, "the smallest eigenvalue must be positive but is {:.6g}")
 
 
 def _has_factor(x: Array) -> NDArray[np.bool_]:
-    if x.shape[-1] <= 3:
-        return np.asarray(np.isfinite(cholesky(x)[1]).all(axis=(-1, -2)))
-    try:
-        np.linalg.cholesky(x)
-    except np.linalg.LinAlgError:
-        if x.ndim == 2:
-            return np.zeros((), dtype=np.bool_)
-        half = len(x) // 2
-        if half == 0:
-            return _has_factor(x[0])[None]
-        return np.concatenate([_has_factor(x[:half]), _has_factor(x[half:])])
-    return np.ones(x.shape[:-2], dtype=np.bool_)
+    with np.errstate(all="ignore"):
+        if x.shape[-1] <= 3:
+            return np.asarray(np.isfinite(cholesky(x)[1]).all(axis=(-1, -2)))
+        factor = _factor(x)
+        pivots = np.diagonal(factor, axis1=-2, axis2=-1)
+        return np.asarray((pivots > 0.0).all(axis=-1) & np.isfinite(factor).all(axis=(-1, -2)))

@@ -5,19 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, real_number, whole_number
-from geodp.manifolds.functions import angle_over_sine, log_sinc, sinc
-from geodp.manifolds.manifold import TOLERANCE, CompactManifold, Requirement, VolumeBound
+from geodp.manifolds.functions import angle_over_sine, sinc
+from geodp.manifolds.layout import Layout
+from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
+from geodp.manifolds.registry import register
+from geodp.manifolds.roots import Roots
+
+if TYPE_CHECKING:
+    from flint import arb
 
 
+@register
 @final
 @dataclass(frozen=True, repr=False, init=False)
-class Sphere(CompactManifold):
+class Sphere(Manifold):
     r"""Sphere of dimension ``d`` and constant curvature ``curvature``, embedded in ``R^(d+1)``.
 
     Points have norm ``curvature**-0.5``; tangent vectors at ``p`` are orthogonal to ``p``;
@@ -45,9 +53,10 @@ class Sphere(CompactManifold):
     def radius(self) -> float:
         return self.constant**-0.5
 
-    @property
-    def dim(self) -> int:
-        return self.d
+    @cached_property
+    def roots(self) -> Roots:
+        curvature = Fraction(self.constant)
+        return Roots.of([[1]], [self.d - 1], sign=1, square=curvature, cut=1 / curvature)
 
     @property
     def point_shape(self) -> tuple[int, ...]:
@@ -60,24 +69,31 @@ class Sphere(CompactManifold):
         return north
 
     @property
-    def curvature(self) -> float:
-        return self.constant if self.d > 1 else 0.0
-
-    @property
-    def injectivity_radius(self) -> float:
-        return math.pi * self.radius
-
-    @property
-    def diameter(self) -> float:
-        return math.pi * self.radius
-
-    @property
-    def rank(self) -> int:
-        return 1
-
-    @property
-    def volume_bound(self) -> VolumeBound:
-        return VolumeBound.from_roots(self.d - 1, (self.d - 1) * self.constant, 1)
+    def layouts(self) -> tuple[Layout, ...]:
+        size, radius = self.d + 1, self.radius
+        common = (
+            Layout("cartesian", size, f"coordinates of norm {radius:.6g}", of="Sphere(d)", size="d+1",
+                   details="the coordinates, of norm curvature**-0.5"),
+            Layout("composition", size, "parts of a whole", lambda x: radius * _square_root_shares(x), False, of="Sphere(d)",
+                   size="d+1", details="parts, none negative: their shares of the whole, square-rooted"),
+        )  # fmt: skip
+        if self.d > 2:
+            return common
+        if self.d == 2:
+            names = ((("lat", "latitude"), ("lon", "long", "lng", "longitude")),)
+            latlon = Layout(
+                "latlon", 2, "latitude and longitude in degrees", lambda x: radius * _direction(x), False, names, of="Sphere(2)",
+                size="2", details="latitude and longitude in degrees; also chosen by a header lat, lon",
+            )  # fmt: skip
+            return (*common, latlon)
+        times = ((("time", "clock", "clocktime", "timeofday"),),)
+        return (
+            *common,
+            Layout("clock", 1, "clock times HH:MM or HH:MM:SS", lambda x: radius * hand(x / 86_400.0), False, times, True,
+                   of="Sphere(1)", size="1", details="HH:MM or HH:MM:SS; also chosen by a header time"),
+            Layout("degrees", 1, "angles in degrees", lambda x: radius * hand(x / 360.0), False, of="Sphere(1)", size="1"),
+            Layout("radians", 1, "angles in radians", lambda x: radius * hand(0.5 * x / np.pi), False, of="Sphere(1)", size="1"),
+        )  # fmt: skip
 
     @property
     def cut_locus(self) -> str:
@@ -115,12 +131,6 @@ class Sphere(CompactManifold):
     def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
         return np.vecdot(u, v) + np.zeros(p.shape[:-1])
 
-    def raw_log_volume_density(self, p: Array, v: Array) -> Array:
-        return (self.d - 1) * log_sinc(self.raw_norm(p, v) / self.radius) if self.d > 1 else 0.0 * self.raw_norm(p, v)
-
-    def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
-        return self.raw_norm(p, v) < self.diameter
-
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         return self._turn(p, np.concatenate([coordinates, np.zeros_like(coordinates[..., :1])], axis=-1))
 
@@ -157,3 +167,53 @@ class Sphere(CompactManifold):
         norm = np.linalg.vector_norm(x, axis=-1)
         off = np.abs(norm - self.radius) <= TOLERANCE * self.radius
         yield Requirement(off, norm, f"the norm must be {self.radius:.12g} but is {{:.12g}}")
+
+    # ------------------------------------------------------------------ chart: the ambient coordinates
+
+    @property
+    def chart_size(self) -> int:
+        return self.d + 1
+
+    @property
+    def chart_units(self) -> tuple[int | None, ...]:
+        return (math.frexp(self.radius)[1] - 1,)
+
+    @property
+    def chart_width(self) -> int:
+        return self.d + 1
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        """The centre is the direction of its floats."""
+        from geodp.arithmetic.intervals import norm, reflect, square_root, unit_vector
+
+        rate = square_root(Fraction(self.constant))
+        angle = rate * norm(v)
+        scale = angle.sinc()
+        x = [*(scale * entry for entry in v), angle.cos() / rate]
+        # plus or minus a reflection takes the north pole to the centre; the sign keeps its axis longer than sqrt(2)
+        axis = unit_vector(center)
+        sign = -1 if center[-1] < 0.0 else 1
+        axis[-1] += sign
+        return [-sign * entry for entry in reflect(axis, x)]
+
+    def from_chart(self, x: Array) -> Array:
+        return self.raw_project(x)
+
+
+def _square_root_shares(parts: Array) -> Array:
+    # divided by the largest part first, so that no sum overflows
+    parts = np.where((parts < 0.0).any(axis=-1, keepdims=True), np.nan, parts) / parts.max(axis=-1, keepdims=True)
+    return np.sqrt(parts / parts.sum(axis=-1, keepdims=True))
+
+
+def _direction(degrees: Array) -> Array:
+    latitude, longitude = np.deg2rad(degrees).T
+    latitude = np.where(np.abs(degrees[:, 0]) <= 90.0, latitude, np.nan)
+    east = np.cos(latitude)
+    return np.stack([east * np.cos(longitude), east * np.sin(longitude), np.sin(latitude)], axis=-1)
+
+
+def hand(turns: Array) -> Array:
+    """The hand of a clock after these turns from the top."""
+    angle = 2.0 * np.pi * (turns - np.round(turns))
+    return np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)

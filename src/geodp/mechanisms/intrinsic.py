@@ -70,7 +70,7 @@ class IntrinsicMechanism(Mechanism):
         return Draw(self._moved(drawn.value), drawn.grid)
 
     def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:
-        return self._moved(self.law.sample(value, size, rng))
+        return self._moved(self.space.raw_representatives(self.law.sample(value, size, rng)))
 
     def _moved(self, points: Array) -> Array:
         return self.ball.clip(points) if self.into_ball and self.ball is not None else points

@@ -63,7 +63,10 @@ class Mechanism(ABC):
 
     @abstractmethod
     def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:
-        """Many draws of the same law in floating point: for studies, never for a release."""
+        """Many draws of the same law in floating point: for studies, never for a release.
+
+        A point that many arrays stand for (a subspace, a shape) is written as a release would write it, a function of the point.
+        """
 
     @abstractmethod
     def expected_error(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import sqlite3
 from abc import ABC, abstractmethod
@@ -35,6 +36,7 @@ from sqlalchemy import (
     null,
     select,
     table,
+    update,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
@@ -80,6 +82,8 @@ CHARGES = Table(
     Column("at", Text, nullable=False),
     Column("what", Text, nullable=False),
     Column("receipt", Text),
+    # of the receipt's UTF-8 bytes, in hexadecimal digits; null where there is no receipt
+    Column("receipt_sha256", Text),
     Index("geodp_charge_dataset", "dataset"),
     # the number of a charge is never given out twice
     sqlite_autoincrement=True,
@@ -115,6 +119,9 @@ def _read_schema_1(now: Table, name: str) -> Select[Any]:
 #: A ledger of schema 1 can be read as it is; the first charge, or the first opening of a data set, brings it up to date.
 SCHEMA_1 = Layout(*(_read_schema_1(now, now.name).subquery(f"{now.name}_1") for now in (DATASETS, CHARGES)))
 
+#: Parameters of a PostgreSQL connection that are secrets themselves; a key or password file is only a path.
+_SECRETS = {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
+
 #: What serialises the creation of tables and data sets on PostgreSQL: any fixed number, here the letters "geodp".
 _OPENING = int.from_bytes(b"geodp")
 
@@ -141,8 +148,17 @@ class LedgerLocked(LedgerError):
     """
 
 
-def database_of(url: str | URL, timeout: float) -> Database:
-    """The database that a URL names."""
+def sha256_of(receipt: str) -> str:
+    """The hash that stands beside a receipt in the ledger.
+
+    >>> sha256_of("{}")[:16]
+    '44136fa355b3678a'
+    """
+    return hashlib.sha256(receipt.encode()).hexdigest()
+
+
+def database_of(url: str | URL, timeout: float, *, pickled: bool = False) -> Database:
+    """The database that a URL names; ``pickled`` says that a secret of the URL was left out of a pickle."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -151,7 +167,7 @@ def database_of(url: str | URL, timeout: float) -> Database:
         case "sqlite" | "sqlite+pysqlite":
             return SQLite(parsed, timeout)
         case "postgresql" | "postgresql+psycopg":
-            return PostgreSQL(parsed, timeout)
+            return PostgreSQL(parsed, timeout, pickled=pickled)
     # the URL is not quoted: what cannot be parsed may hold a password
     raise LedgerError("the URL of a ledger must be sqlite:///path/to/file.db or postgresql+psycopg://user:password@host/database")
 
@@ -161,6 +177,16 @@ class Database(ABC):
 
     name: str
     engine: Engine
+
+    @property
+    def address(self) -> URL:
+        """The URL without its secrets."""
+        return self.engine.url
+
+    @property
+    def secretive(self) -> bool:
+        """Whether :attr:`address` leaves out a secret that a connection may need."""
+        return False
 
     def missing(self) -> bool:
         """Whether it is certain, without connecting, that there is no ledger."""
@@ -180,6 +206,14 @@ class Database(ABC):
     @abstractmethod
     def migrate(self, connection: Connection) -> None:
         """Bring the tables of schema 1 up to date, in the transaction that has locked the opening."""
+
+    @final
+    def hash_receipts(self, connection: Connection) -> None:
+        """Give every receipt its hash; the last step of a migration."""
+        # one at a time: receipts may be long
+        for number in connection.scalars(select(CHARGES.c.id).where(CHARGES.c.receipt.is_not(None))).all():
+            receipt = connection.execute(select(CHARGES.c.receipt).where(CHARGES.c.id == number)).scalar_one()
+            connection.execute(update(CHARGES).where(CHARGES.c.id == number).values(receipt_sha256=sha256_of(receipt)))
 
     @abstractmethod
     def explain(self, error: DBAPIError) -> LedgerError: ...
@@ -279,10 +313,13 @@ class SQLite(Database):
 
 @final
 class PostgreSQL(Database):
-    def __init__(self, url: URL, timeout: float) -> None:
+    def __init__(self, url: URL, timeout: float, *, pickled: bool = False) -> None:
+        if "@" in (url.host or ""):
+            # the URL was cut at the first @: what follows it, in the place of the host, may be the end of a password
+            raise LedgerError("an @ in the user or password of a ledger's URL must be written as %40")
         # no password, and no options since they may hold one
         self.name = url.set(query={}).render_as_string(hide_password=True)
-        self.timeout = timeout
+        self.timeout, self.pickled = timeout, pickled
         patience = {} if "connect_timeout" in url.query else {"connect_timeout": max(2, math.ceil(timeout))}
         try:
             self.engine = create_engine(
@@ -296,6 +333,16 @@ class PostgreSQL(Database):
             )
         except ImportError:
             raise LedgerError("a PostgreSQL ledger needs the driver psycopg: pip install 'geodp[postgres]'") from None
+
+    @property
+    def address(self) -> URL:
+        url = self.engine.url
+        query = {name: value for name, value in url.query.items() if name.lower() not in _SECRETS}
+        return URL.create(url.drivername, url.username, None, url.host, url.port, url.database, query)
+
+    @property
+    def secretive(self) -> bool:
+        return self.pickled or self.address != self.engine.url
 
     def begin_reading(self, connection: Connection) -> None:
         """The driver starts a transaction with the first statement."""
@@ -324,7 +371,7 @@ class PostgreSQL(Database):
         added = f"ADD neighbours TEXT NOT NULL DEFAULT '{REPLACE_ONE}'"
         run(f"ALTER TABLE geodp_dataset {numbers}, {added}, ADD unit TEXT NOT NULL DEFAULT 'epsilon'")
         run("ALTER TABLE geodp_dataset ALTER neighbours DROP DEFAULT, ALTER unit DROP DEFAULT")
-        run(f"ALTER TABLE geodp_charge {numbers}, {added}, ADD asked TEXT, ADD cost TEXT")
+        run(f"ALTER TABLE geodp_charge {numbers}, {added}, ADD asked TEXT, ADD cost TEXT, ADD receipt_sha256 TEXT")
         run("ALTER TABLE geodp_charge ALTER neighbours DROP DEFAULT")
 
     def explain(self, error: DBAPIError) -> LedgerError:
@@ -337,8 +384,13 @@ class PostgreSQL(Database):
                 )
             case "53100":
                 return LedgerError(f"the disk of the ledger {self.name} is full: make room and try again")
-            case str(code) if not code.startswith(("08", "57P")):
+            case str(code) if not code.startswith(("08", "28", "57P")):
                 return LedgerError(f"the ledger {self.name} failed with SQLSTATE {code}: check the server's log")
+        if self.pickled:
+            return LedgerError(
+                f"no connection to the ledger {self.name}, which was pickled without its password: set PGPASSWORD or "
+                "PGPASSFILE in the environment, or open it again with geodp.Ledger(url)"
+            )
         return LedgerError(
             f"no connection to the ledger {self.name}: check that the server runs, and the host, database, user and password; "
             "if it broke off during a charge, the history shows whether that was entered"

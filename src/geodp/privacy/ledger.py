@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from geodp.inputs import real_number
 from geodp.privacy.amounts import Amount, Number, amount_of, exact_epsilon, exact_number, shown, shown_above
 from geodp.privacy.budgets import PAIR, PURE, REPLACE_ONE, UNITS, Budget, EpsilonDelta, NoPrice, Terms, cost_claimed, terms_of
-from geodp.privacy.cost import Cost, compose, cost_from_dict
+from geodp.privacy.cost import Cost, PureCost, compose, cost_from_dict
 from geodp.privacy.database import (
     CHARGES,
     CURRENT,
@@ -31,6 +31,7 @@ from geodp.privacy.database import (
     LedgerError,
     LedgerLocked,
     database_of,
+    sha256_of,
 )
 from geodp.privacy.notions import Privacy
 
@@ -74,6 +75,8 @@ class Charge:
 
     ``receipt`` is the JSON text of the release, or None as long as none is attached: the release may have failed, or its
     process may have died, after the charge. The budget is spent all the same, since noise may have been drawn.
+    ``receipt_sha256`` is the SHA-256 of its UTF-8 bytes, in hexadecimal digits: who has written it down elsewhere can tell later
+    whether a receipt is still the same.
 
     No time of day is kept, because how long a release took may depend on the data. Entries of older versions keep theirs in the
     database, and show the day.
@@ -91,6 +94,7 @@ class Charge:
     cost: Cost
     neighbours: str = REPLACE_ONE
     receipt: str | None = None
+    receipt_sha256: str | None = None
 
 
 @final
@@ -114,6 +118,11 @@ class Ledger:
     its release; the disk keeps what it has reported as synced, and PostgreSQL runs with its default ``fsync = on``; a SQLite
     file lies on a local disk (locks on network file systems are unreliable: use PostgreSQL there). The ledger guards against
     mistakes, not against those who may write to it: deleting it or putting back an older copy of it brings spent budget back.
+
+    A pickle of a ledger, or of an estimator that has one, keeps the address without its password, so that whoever is sent a model
+    cannot write to the budget. Where it is loaded, PostgreSQL looks for the password in ``PGPASSWORD``, ``PGPASSFILE`` or
+    ``~/.pgpass``; or open the ledger again with its URL. Programs that send ledgers to other processes set one of these. Copies
+    within a process (``copy.deepcopy``, :func:`sklearn.base.clone`) are the ledger itself and need nothing.
 
     A ledger written by an older version can be read as it is. The first method that writes brings its tables up to date, in one
     transaction that keeps every entry; from then on older versions refuse it and say why.
@@ -153,9 +162,16 @@ class Ledger:
     def __repr__(self) -> str:
         return f"<Ledger {self._database.name}>"
 
-    def __reduce__(self) -> tuple[Callable[[URL, float], Ledger], tuple[URL, float]]:
+    def __reduce__(self) -> tuple[Callable[[URL, float, bool], Ledger], tuple[URL, float, bool]]:
         # by the engine's URL, whose path is absolute: the process that unpickles may have another working directory
-        return _reopen, (self._database.engine.url, self._timeout)
+        return _reopen, (self._database.address, self._timeout, self._database.secretive)
+
+    def __copy__(self) -> Ledger:
+        # not by a pickle, which would lose the password: scikit-learn copies estimators for every fit of a cross-validation
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
+        return self
 
     # ------------------------------------------------------------------ writing
 
@@ -238,20 +254,50 @@ class Ledger:
         )
 
     def attach(self, charge_id: int, receipt_json: str) -> None:
-        """Keep the receipt of a release with its charge, once: an attached receipt is never replaced."""
+        """Keep the receipt of a release with its charge, once: an attached receipt is never replaced.
+
+        A receipt of geodp is refused if its data set, number of the charge, privacy, neighbours or cost are not those of the
+        entry. Any other JSON text, such as that of somebody else's mechanism, is compared in those of these fields that it has.
+        """
         if isinstance(charge_id, bool) or not isinstance(charge_id, Integral):
             raise TypeError(f"the number of a charge must be an int but is of type {type(charge_id).__name__}")
         receipt, number = _json(receipt_json), int(charge_id)
         with self._writing() as connection:
-            # no database could even look for a number past 64 bits
-            entry = select(CHARGES.c.id).where(CHARGES.c.id == number)
-            if not 0 < number < 2**63 or connection.scalar(entry) is None:
+            entry = self._entry(connection, CURRENT, number)
+            if entry is None:
                 raise LedgerError(f"the ledger {self._database.name} has no charge of that number: see its history")
+            if entry.receipt is not None:
+                raise LedgerError(f"charge {number} has its receipt already: attach another release to its own charge")
+            other = _contradicted(json.loads(receipt), entry)
+            if other is not None:
+                raise LedgerError(f"this receipt has another {other} than charge {number}: attach it to its own charge")
             here = update(CHARGES).where(CHARGES.c.id == number, CHARGES.c.receipt.is_(None))
-            if connection.execute(here.values(receipt=receipt)).rowcount != 1:
+            if connection.execute(here.values(receipt=receipt, receipt_sha256=sha256_of(receipt))).rowcount != 1:
                 raise LedgerError(f"charge {number} has its receipt already: attach another release to its own charge")
 
     # ------------------------------------------------------------------ reading
+
+    def check_receipt(self, receipt_json: str) -> str | None:
+        """``None`` if this very text is the receipt that the ledger keeps for the charge that it names, else a sentence why not.
+
+        A newline at the end, as files have it, does not count. Whoever may write to the ledger can change what it keeps: the
+        answer is as good as the ledger.
+        """
+        receipt = _json(receipt_json)
+        stored = json.loads(receipt)
+        dataset, number = (stored.get("dataset"), stored.get("charge")) if isinstance(stored, dict) else (None, None)
+        if not isinstance(dataset, str) or isinstance(number, bool) or not isinstance(number, int):
+            return "this text names no charge of a ledger"
+        with self._reading() as (connection, layout):
+            entry = self._entry(connection, layout, number)
+        if entry is None or entry.dataset != dataset:
+            return f"the ledger {self._database.name} has no charge of the number and the data set that this receipt names"
+        if entry.receipt is None:
+            return f"charge {number} of {dataset!r} has no receipt in the ledger {self._database.name}"
+        if entry.receipt not in (receipt, receipt.removesuffix("\n")):
+            return f"the ledger {self._database.name} keeps another receipt for charge {number} of {dataset!r}"
+        other = _contradicted(stored, entry)
+        return None if other is None else f"the ledger keeps this text, which has another {other} than charge {number} of it"
 
     def check(
         self,
@@ -384,8 +430,20 @@ class Ledger:
         except (ValueError, TypeError):
             raise self._database.damaged() from None
 
+    def _entry(self, connection: Connection, layout: Layout, number: int) -> Charge | None:
+        """The charge of that number, if there is one."""
+        if not 0 < number < 2**63:  # no database could even look for a number past 64 bits
+            return None
+        row = connection.execute(select(layout.charges).where(layout.charges.c.id == number)).one_or_none()
+        return None if row is None else self._charge(row, self._find(connection, layout, row.dataset))
+
     def _charge(self, row: Row[Any], terms: Terms) -> Charge:
         price = self._amount(row, terms.unit.names)
+        if row.receipt_sha256 is not None and (row.receipt is None or sha256_of(row.receipt) != row.receipt_sha256):
+            raise LedgerError(
+                f"the receipt of charge {row.id} in the ledger {self._database.name} is not the one that was attached: someone "
+                "changed it in the database, so ask for the original"
+            )
         try:
             asked = price if row.asked is None else amount_of(**json.loads(row.asked))
             cost = cost_claimed(asked) if row.cost is None else cost_from_dict(json.loads(row.cost))
@@ -405,6 +463,7 @@ class Ledger:
             cost=cost,
             neighbours=row.neighbours,
             receipt=row.receipt,
+            receipt_sha256=row.receipt_sha256,
         )
 
     # ------------------------------------------------------------------ transactions
@@ -454,6 +513,7 @@ class Ledger:
             self._database.lock_opening(connection)
             if self._version(connection) < SCHEMA_VERSION:
                 self._database.migrate(connection)
+                self._database.hash_receipts(connection)
                 connection.execute(update(SCHEMA).values(version=SCHEMA_VERSION))
 
     def _check_exists(self) -> None:
@@ -478,8 +538,11 @@ class Ledger:
         return version
 
 
-def _reopen(url: URL, timeout: float) -> Ledger:
-    return Ledger(url, timeout=timeout)
+def _reopen(url: URL, timeout: float, secretive: bool = False) -> Ledger:
+    ledger = Ledger(url, timeout=timeout)
+    if secretive:
+        ledger._database = database_of(url, timeout, pickled=True)
+    return ledger
 
 
 def _rows(connection: Connection, layout: Layout, name: str) -> list[Row[Any]]:
@@ -518,6 +581,35 @@ def _cost_text(cost: Cost) -> str:
     except (TypeError, ValueError, KeyError):
         pass
     raise TypeError(f"a cost of type {type(cost).__name__} cannot be kept: use one that geodp.privacy.cost.cost_from_dict reads")
+
+
+def _contradicted(receipt: object, entry: Charge) -> str | None:
+    """What a receipt says otherwise than the entry of its charge, or, if geodp wrote it, does not say; None if nothing."""
+    if not isinstance(receipt, dict):
+        return None
+    ours = "geodp" in receipt
+    said = {name: receipt[name] for name in ("epsilon", "delta", "rho", "mu") if receipt.get(name) is not None}
+    for key, kept, name in (
+        ("dataset", entry.dataset, "data set"),
+        ("charge", entry.id, "number"),
+        ("neighbours", entry.neighbours, "kind of neighbours"),
+    ):
+        if (ours or key in receipt) and (type(receipt.get(key)) is not type(kept) or receipt[key] != kept):
+            return name
+    try:
+        if (ours or said) and amount_of(**said).privacy != entry.privacy:
+            return "privacy"
+    except (ValueError, TypeError):
+        return "privacy"
+    if not ours and "cost" not in receipt:
+        return None
+    try:
+        # receipts of earlier versions say epsilon alone, which is all there was
+        stated = receipt.get("cost", {"kind": PureCost.kind, "bound": said.get("epsilon")})
+        same = cost_from_dict({name: value for name, value in stated.items() if name != "spends"}) == entry.cost
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        same = False
+    return None if same else "cost"
 
 
 def _exhausted(name: str, terms: Terms, left: Amount, price: Amount, asked: Amount) -> str:

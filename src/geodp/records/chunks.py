@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from typing import Any, TypeVar
@@ -18,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
-from geodp.compute.passes import Evaluator, Pass, best_evaluator
+from geodp.compute.passes import Evaluator, Pass, best_evaluator, sum_rounding
 from geodp.files import FileError
 from geodp.inputs import Array, refuse_mask
 from geodp.manifolds.ball import Ball, checked_ball
@@ -26,10 +28,27 @@ from geodp.manifolds.manifold import Manifold
 
 #: Bytes of records read at a time by each core: fewer if there are not enough records to go round.
 _CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
+#: Arrays up to this many bytes are copied and clipped once; larger ones are clipped in every pass. On disk, less is worth it.
+_KEPT_IN_MEMORY, _KEPT_FROM_DISK = 1 << 30, 1 << 26
 
 Report = Callable[[int], None]
 A = TypeVar("A")
 B = TypeVar("B")
+
+
+class RecordsError(ValueError):
+    """Records could not be read or summed; what was wrong is known by its kind only."""
+
+
+@dataclass(frozen=True, repr=False)
+class Reading:
+    """What reading records once says: the pass at the centre, which clipping makes anyway, and the pass that was asked for."""
+
+    center: Pass
+    asked: Pass
+
+    def __add__(self, other: Reading) -> Reading:
+        return Reading(self.center + other.center, self.asked + other.asked)
 
 
 class Records(ABC):
@@ -38,6 +57,7 @@ class Records(ABC):
     def __init__(self, ball: Ball, weights: Array | None, count: int | None) -> None:
         self.ball, self.weights, self.count = ball, weights, count
         self.evaluator = best_evaluator(ball.manifold, count)
+        self._first: Pass | None = None
 
     @abstractmethod
     def evaluate(self, p: Array, report: Report) -> Pass:
@@ -53,9 +73,26 @@ class Records(ABC):
             raise ValueError(f"the chunks held {self.count} records when first read but {done} later")
         self.count = done
 
+    def check_same(self, center: Pass) -> None:
+        """Every pass must meet the same records: their mean logarithm at the centre stays as it was, up to rounding.
 
-class RecordsError(ValueError):
-    """Records could not be read or summed; what was wrong is known by its kind only."""
+        Rounding, because another worker or other chunks may add them up in another way. What changes by less than that does
+        not keep the mean from its tolerance.
+        """
+        if self._first is None:
+            self._first = center
+        first, ball = self._first, self.ball
+        mass = float(center.count) if self.weights is None else 1.0
+        moved = np.linalg.vector_norm((center.log - first.log) + (center.log_low - first.log_low)) / mass
+        rounding = 2.0 * ball.manifold.log_rounding(ball.center, ball.reach) + 2.0 * sum_rounding(ball.reach)
+        if moved > rounding or abs(center.square - first.square) / mass > 2.0 * ball.reach * rounding:
+            raise RecordsError("the records changed between two passes over them: give records that are the same every time")
+
+
+def read_once(evaluator: Evaluator, ball: Ball, p: Array, records: Array, weights: Array | None) -> Reading:
+    """Clips records, which are ours to change, and makes the passes over them at the centre and at ``p``."""
+    center = evaluator.clip(ball, records, weights)
+    return Reading(center, center if p is ball.center else evaluator.evaluate(p, records, weights))
 
 
 def failed(kind: str) -> RecordsError:
@@ -144,36 +181,55 @@ def is_dask(x: Any) -> bool:
 
 
 class ChunkedRecords(Records):
-    """Records on this machine, a few chunks in memory at a time, on all cores."""
+    """Records on this machine, a few chunks in memory at a time, on all cores.
+
+    An array that fits is copied, and clipped, in the first pass. Everything else is clipped in every pass.
+    """
 
     def __init__(self, x: Any, ball: Ball, weights: Array | None) -> None:
         super().__init__(ball, weights, len(x) if isinstance(x, np.ndarray) else None)
         self._open, self._may_keep = _source(x, ball.manifold)
-        self._clipped = False
+        self._kept: list[Array] | None = None
 
     def evaluate(self, p: Array, report: Report) -> Pass:
-        total, chunks = Pass.zero(self.ball.manifold), []
+        return self._evaluate_anew(p, report) if self._kept is None else self._evaluate_kept(p, self._kept, report)
 
-        def work(item: tuple[Array | None, Array]) -> tuple[Pass, Array]:
+    def _evaluate_anew(self, p: Array, report: Report) -> Pass:
+        """Reads and clips every record: whoever changes them meanwhile, no record outside the ball is ever met."""
+        nothing = Pass.zero(self.ball.manifold)
+        total, clipped = Reading(nothing, nothing), []
+
+        def work(item: tuple[Array | None, Array]) -> tuple[Reading, Array]:
             weights, chunk = item
-            if self._clipped:
-                return self.evaluator.evaluate(p, chunk, weights), chunk
-            return self.evaluator.clip(self.ball, p, chunk, weights)
+            return read_once(self.evaluator, self.ball, p, chunk, weights), chunk
 
         with one_blas_thread():
-            for part, chunk in _in_order(_pool(os.getpid()), work, self._chunks()):
+            for part, chunk in _in_order(_pool(os.getpid()), work, self._chunks(self._open())):
                 total = total + part
                 if self._may_keep:
-                    chunks.append(chunk)
+                    clipped.append(chunk)
+                report(total.asked.count)
+        self.check_same(total.center)
+        if self._may_keep:
+            self._kept = clipped
+        return total.asked
+
+    def _evaluate_kept(self, p: Array, kept: list[Array], report: Report) -> Pass:
+        total = Pass.zero(self.ball.manifold)
+
+        def work(item: tuple[Array | None, Array]) -> Pass:
+            return self.evaluator.evaluate(p, item[1], item[0])
+
+        with one_blas_thread():
+            for part in _in_order(_pool(os.getpid()), work, self._chunks(iter(kept))):
+                total = total + part
                 report(total.count)
-        if self._may_keep and not self._clipped:
-            self._open, self._clipped = (lambda: iter(chunks)), True
         return total
 
-    def _chunks(self) -> Iterator[tuple[Array | None, Array]]:
+    def _chunks(self, chunks: Iterator[Array]) -> Iterator[tuple[Array | None, Array]]:
         """Weights and records, a chunk at a time."""
         done = 0
-        for chunk in self._open():
+        for chunk in chunks:
             end = done + len(chunk)
             if self.weights is not None and end > len(self.weights):
                 raise ValueError(f"there are {len(self.weights)} weights but at least {end} records")
@@ -183,13 +239,23 @@ class ChunkedRecords(Records):
 
 
 def _source(x: Any, manifold: Manifold) -> tuple[Callable[[], Iterator[Array]], bool]:
-    """A function that reads the chunks of ``x`` anew, and whether clipped chunks may be kept in memory."""
+    """A function that copies the chunks of ``x`` anew, and whether clipped chunks may be kept in memory."""
     _refuse(x)
     chunks = _chunks_of(x, manifold)
     if chunks is not None:
         return (lambda: _split(chunks(), manifold)), False
     array = _as_array(x)
-    return (lambda: _split([array], manifold)), not isinstance(array, np.memmap)
+    keep = 8 * array.size <= (_KEPT_FROM_DISK if _on_disk(array) else _KEPT_IN_MEMORY)
+    return (lambda: _split([array], manifold, keep)), keep
+
+
+def _on_disk(array: Any) -> bool:
+    """Whether the array is a view of a file, be it several views away, such as behind ``numpy.asarray`` of a memory map."""
+    while array is not None:
+        if isinstance(array, np.memmap | mmap.mmap):
+            return True
+        array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
+    return False
 
 
 def _refuse(x: Any) -> None:
@@ -225,14 +291,16 @@ def _chunks_of(x: Any, manifold: Manifold) -> Callable[[], Iterable[Any]] | None
     return None
 
 
-def _split(chunks: Iterable[Any], manifold: Manifold) -> Iterator[Array]:
-    """Smaller chunks, in float64."""
+def _split(chunks: Iterable[Any], manifold: Manifold, keep: bool = False) -> Iterator[Array]:
+    """Smaller chunks, in float64: copies, which are parts of one array if they are to be kept."""
     record = 8 * math.prod(manifold.point_shape)
     for chunk in chunks:
         array = _as_array(chunk)
         check_shape(array, manifold)
         share = min(max(len(array) * record // (2 * cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
-        yield from slices(array, max(Pass.BLOCK, share // record))
+        # one large piece of memory is had much sooner than many small ones
+        room = np.empty(array.shape) if keep else None
+        yield from slices(array, max(Pass.BLOCK, share // record), room)
 
 
 def _as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> Any:
@@ -247,25 +315,28 @@ def _as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullco
     return array if isinstance(array, np.memmap) else np.asarray(array)
 
 
-def slices(array: Array, rows: int) -> Iterator[Array]:
-    """So many rows at a time, in float64."""
+def slices(array: Array, rows: int, room: Array | None = None) -> Iterator[Array]:
+    """So many rows at a time, in float64: copies, in ``room`` if given, since others may write to the array at any time."""
     for start in range(0, len(array), rows):
+        part = array[start : start + rows]
+        records = np.empty(part.shape) if room is None else room[start : start + rows]
         with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
-            records = np.ascontiguousarray(array[start : start + rows], dtype=np.float64)
+            np.copyto(records, part, casting="unsafe")
         yield records
 
 
-def pass_over_block(evaluator: Evaluator, ball: Ball, p: Array, block: Any, weights: Array | None) -> Pass:
-    """One pass over a block in memory, on one core, in slices that fit the cache."""
+def read_block(evaluator: Evaluator, ball: Ball, p: Array, block: Any, weights: Array | None) -> Reading:
+    """Reads a block in memory, on one core, in slices that fit the cache."""
     check_shape(block, ball.manifold)
     if weights is not None and len(weights) != len(block):  # compiled code would read past the end
         raise ValueError(f"a block holds {len(block)} records but was declared to hold {len(weights)}")
     rows = max(Pass.BLOCK, _LEAST_BYTES // (8 * math.prod(ball.manifold.point_shape)))
-    total, done = Pass.zero(ball.manifold), 0
+    nothing = Pass.zero(ball.manifold)
+    total, done = Reading(nothing, nothing), 0
     with one_blas_thread():
         for records in slices(block, rows):
             part = None if weights is None else weights[done : done + len(records)]
-            total = total + evaluator.clip(ball, p, records, part)[0]
+            total = total + read_once(evaluator, ball, p, records, part)
             done += len(records)
     return total
 

@@ -24,7 +24,7 @@ from geodp.compute.passes import Pass, best_evaluator
 from geodp.inputs import Array
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.manifold import Manifold
-from geodp.records.chunks import Records, Report, check_shape, failed, only_the_kind, pass_over_block, slices
+from geodp.records.chunks import Reading, Records, Report, check_shape, failed, only_the_kind, read_block, slices
 
 #: Passes added up by one task.
 _FAN_IN = 16
@@ -50,14 +50,16 @@ class DaskRecords(Records):
 
     def evaluate(self, p: Array, report: Report) -> Pass:
         parts = _map_rows(_BlockPass(self.ball, p, self.count), self._x, self._weights)
-        total = Pass.zero(self.ball.manifold)
+        nothing = Pass.zero(self.ball.manifold)
+        total = Reading(nothing, nothing)
         for part in _sums(parts):
             if isinstance(part, str):
                 raise failed(part)
             total = total + part
-            report(total.count)
-        self.check_count(total.count)
-        return total
+            report(total.asked.count)
+        self.check_count(total.asked.count)
+        self.check_same(total.center)
+        return total.asked
 
 
 def count_rows(x: da.Array, manifold: Manifold) -> int:
@@ -130,7 +132,7 @@ class _BlockPass:
         ball = self._ball
         p = ball.center if np.array_equal(self._p, ball.center) else self._p  # evaluators ask whether it is the centre
         try:
-            return _boxed(pass_over_block(best_evaluator(ball.manifold, self._count), ball, p, block, weights))
+            return _boxed(read_block(best_evaluator(ball.manifold, self._count), ball, p, block, weights))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # Dask would log its text, and the records with it

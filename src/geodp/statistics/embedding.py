@@ -7,7 +7,7 @@ sphere             Cartesian coordinates                       twice the radius 
 rotations          all entries                                 ``2 sqrt(n)``, odd n: ``n - 1``     polar factor, orientation kept
 subspaces          projector                                   ``sqrt(2 min(p, m - p))``           leading eigenvectors
 shapes             projector ``z z*``                          ``sqrt(2)``                         leading eigenvector
-products           one after another                           root of the sum of squares          factor by factor
+angles, products   one after another                           root of the sum of squares          factor by factor
 =================  ==========================================  ==================================  ============================
 
 Symmetric and Hermitian matrices are written isometrically: off-diagonal entries times the root of two.
@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import Array
-from geodp.manifolds import Grassmann, Manifold, PlanarShapes, Product, Rotations, Sphere
+from geodp.manifolds import Grassmann, Manifold, PlanarShapes, Product, Rotations, Sphere, Torus
 
 
 class Embedding(ABC):
@@ -205,6 +205,32 @@ class _PlanarShapes(Embedding):
         # the translation is an eigenvector of value 0 by construction: it is no part of the space
         values = np.sort(np.linalg.eigvalsh(self._matrix(vector) - np.full((1, 1), 1e3 / self.manifold.landmarks)))
         return _integrated(float(values[-1] - values[-2]), q, 0.5)
+
+
+@embedding_of.register(Torus)
+@final
+@dataclass(frozen=True)
+class _Torus(Embedding):
+    manifold: Torus
+
+    @property
+    def dim(self) -> int:
+        return 2 * self.manifold.d
+
+    @property
+    def diameter(self) -> float:
+        return 2.0 * math.sqrt(self.manifold.d)
+
+    def write(self, points: Array) -> Array:
+        return points.reshape(*points.shape[:-2], -1)
+
+    def nearest(self, vector: Array) -> Array:
+        rows = vector.reshape(self.manifold.d, 2)
+        return self.manifold.raw_project(np.where(rows.any(axis=-1, keepdims=True), rows, self.manifold.origin))
+
+    def turn(self, vector: Array, q: float) -> float:
+        lengths = np.linalg.vector_norm(vector.reshape(self.manifold.d, 2), axis=-1)
+        return math.sqrt(sum(math.asin(q / length) ** 2 for length in lengths)) if q < lengths.min() else math.inf
 
 
 @embedding_of.register(Product)

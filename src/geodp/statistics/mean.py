@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geodp.compute.passes import Pass
-from geodp.inputs import EPSILON, Array
+from geodp.compute.passes import sum_rounding
+from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.records.chunks import Records, open_records
@@ -20,6 +20,14 @@ from geodp.statistics.sensitivity import Bound, sensitivity
 
 #: Secant pairs the solver remembers.
 _MEMORY = 6
+#: In balls so wide that no tolerance like this can be promised, the solver goes on to it all the same, if the records let it.
+_FINE = 1e-7
+#: What a computed length may lack because its square, or those of its parts, are below the smallest float.
+_UNDERFLOW = 1e-150
+#: The smallest tolerance that can be asked for: in the smallest balls even the default one is above it.
+_LEAST_TOLERANCE = 1e-20 * SHORTEST
+#: A secant is used if the sine of its angle to the span of later ones exceeds this.
+_OFF_SPAN = 0.1
 #: A safeguard that no data set reaches: the error bound of the default tolerance is met after a few passes.
 _MOST_PASSES = 100_000
 
@@ -61,7 +69,8 @@ def frechet_mean(
         The public ball; records outside it are moved to its boundary first, see :meth:`Ball.clip`.
     tolerance
         The largest acceptable ``error_bound``. By default :func:`default_tolerance`, a function of the ball alone which
-        every data set meets. A smaller one that float64 cannot meet is a ``ValueError``.
+        every data set meets; where that is coarse, because the ball is so wide that logarithms across it have few digits, the
+        iteration goes on to what the records themselves allow. A smaller one that float64 cannot meet is a ``ValueError``.
     weights
         Non-negative weights of the records, ``(n,)``; equal by default.
     progress
@@ -148,7 +157,7 @@ class FrechetMean:
         """The mean of exactly ``n`` records, to the default tolerance; refused if ``x`` holds another number of them."""
         records = open_records(x, self.ball, None)
         records.check_count(n)
-        return _Solver(records, progress).solve(None).point
+        return _Solver(records, progress).solve(None, least_passes(self.ball, records.evaluator.newton)).point
 
 
 def default_tolerance(ball: Ball) -> float:
@@ -157,13 +166,28 @@ def default_tolerance(ball: Ball) -> float:
     Twice what rounding may put between a computed and an exact gradient anywhere in the ball, turned into a distance by
     the certificate; never more than the diameter of the ball.
     """
-    rounding = ball.manifold.log_rounding_in_ball(ball.center, ball.reach) + _sum_rounding(2.0 * ball.reach)
+    rounding = ball.manifold.log_rounding_in_ball(ball.center, ball.reach) + sum_rounding(2.0 * ball.reach)
     return min(2.0 * ball.reach, _certificate(ball, 8.0 * rounding))
 
 
-def _sum_rounding(mean_length: float) -> float:
-    """A bound on the rounding error of the mean of vectors of this mean (or root mean square) length: see ``Pass``."""
-    return 2.0 * Pass.BLOCK * EPSILON * mean_length
+def _checked_tolerance(tolerance: float) -> float:
+    value = real_number(tolerance, "the tolerance")
+    if not value > 0.0:
+        raise ValueError(f"the tolerance must be positive but is {value}")
+    return moderate_length(value, "the tolerance", _LEAST_TOLERANCE)
+
+
+def least_passes(ball: Ball, newton: bool) -> int:
+    """So many passes are made for a release even if fewer would do: what ordinary data need in such a ball.
+
+    The number of passes takes time, and time can be observed. Most data sets take no more than this, which is public; those
+    that do stand out by one or two passes, and by some ten if they are far from the centre in a wide ball.
+    """
+    manifold = ball.manifold
+    extent = ball.radius * math.sqrt(max(manifold.curvature, -manifold.lowest_curvature))
+    if extent == 0.0:
+        return 2
+    return 3 + (extent > 0.6) if newton else 4 + (extent > 0.2) + (extent > 0.7)
 
 
 def _certificate(ball: Ball, gamma: float) -> float:
@@ -181,6 +205,23 @@ def flatness(ball: Ball) -> float:
     return angle / math.tan(angle) if angle > 0.0 else 1.0
 
 
+def _new_directions(changes: Array) -> list[int]:
+    """The latest of these vectors, and of the earlier ones those that are well off the span of the later ones.
+
+    Of two secants in one direction the later is nearer to the mean and the truer one. Least squares would prefer the longer.
+    """
+    told: list[int] = []
+    basis = np.zeros((len(changes), 0))
+    for i in range(changes.shape[1] - 1, -1, -1):
+        length = float(np.linalg.vector_norm(changes[:, i]))
+        rest = changes[:, i] - basis @ (basis.T @ changes[:, i])
+        across = float(np.linalg.vector_norm(rest))
+        if across > _OFF_SPAN * length:
+            told.append(i)
+            basis = np.concatenate([basis, (rest / across)[:, None]], axis=1)
+    return told
+
+
 class _State(NamedTuple):
     """What one pass over the data says about a point."""
 
@@ -190,6 +231,8 @@ class _State(NamedTuple):
     gamma: float
     energy: float
     bound: float
+    rounding: float  # of the gradient, for the records met
+    reach: float  # distance of the farthest record
 
 
 class _Solver:
@@ -204,10 +247,10 @@ class _Solver:
         self.slow = 1.0 - 0.25 * flatness(ball) / self._steepest()
         self.history: deque[tuple[Array, Array]] = deque(maxlen=_MEMORY)
 
-    def solve(self, tolerance: float | None) -> MeanResult:
+    def solve(self, tolerance: float | None, least: int = 1) -> MeanResult:
         goal = default_tolerance(self.ball)
-        if tolerance is not None and not tolerance > 0.0:
-            raise ValueError(f"the tolerance must be positive but is {tolerance}")
+        if tolerance is not None:
+            tolerance = _checked_tolerance(tolerance)
         state = self._evaluate(self.ball.center)
         stalled = 0
         while state.bound > (goal if tolerance is None else tolerance):
@@ -225,13 +268,29 @@ class _Solver:
                 self._remember(state, trial)
             stalled = 0 if trial.gamma < 0.7 * self.lowest else stalled + 1
             state = trial
+        if tolerance is None and least == 1:
+            state = self._refined(state)
+        while self.passes < least:
+            self._evaluate(state.point)  # for the time it takes only
         return MeanResult(state.point, state.bound, self.passes)
+
+    def _refined(self, state: _State) -> _State:
+        """On from a point that meets the tolerance of a wide ball, as far as the records allow: nothing here may fail."""
+        while state.bound > _FINE and state.gamma > state.rounding:
+            try:
+                trial = self._advance(state)
+            except np.linalg.LinAlgError:  # a point whose floats are past all digits
+                break
+            if not trial.bound < 0.9 * state.bound:
+                break
+            state = trial
+        return state
 
     def _advance(self, state: _State) -> _State:
         """An accelerated step, shortened until it proves itself, or else the gradient step."""
         step = self._accelerated(state)
         length = float(self.manifold.raw_norm(state.point, step))
-        safe = state.gamma / self._steepest()
+        safe = state.gamma / self._steepest(state)
         while math.isfinite(length):
             taken = min(length, self.trust)
             trial = self._move(state, step if taken == length else step * (taken / length))
@@ -243,16 +302,21 @@ class _Solver:
                 break
         self.trust = max(self.trust, 2.0 * safe)
         self.history.clear()  # secants that have misled would again
-        return self._move(state, state.gradient / self._steepest())
+        return self._move(state, state.gradient / self._steepest(state))
 
     def _proves_itself(self, state: _State, trial: _State) -> bool:
         """The energy fell as much as a gradient step must lower it; or the gradient did, where it says how far the mean is."""
         certified = trial.bound < 1.99 * self.ball.reach and trial.gamma <= self.slow * self.lowest
-        return certified or trial.energy < state.energy - 0.25 * state.gamma**2 / self._steepest()
+        return certified or trial.energy < state.energy - 0.25 * state.gamma**2 / self._steepest(state)
 
-    def _steepest(self) -> float:
-        """An upper bound on the Hessian of ``F`` wherever a gradient step may pass: the inverse of a safe step."""
-        length = 4.0 * self.ball.reach * math.sqrt(-self.manifold.lowest_curvature)
+    def _steepest(self, state: _State | None = None) -> float:
+        """An upper bound on the Hessian of ``F`` wherever a gradient step may pass: the inverse of a safe step.
+
+        No record of the ball is farther than its diameter from a point in it, nor farther from any point of a gradient step
+        than twice the distance of the farthest one met, for the step is no longer than that.
+        """
+        farthest = 4.0 * self.ball.reach if state is None else min(4.0 * self.ball.reach, 2.0 * state.reach)
+        length = farthest * math.sqrt(-self.manifold.lowest_curvature)
         return length / math.tanh(length) if length > 0.0 else 1.0
 
     def _move(self, state: _State, step: Array) -> _State:
@@ -268,6 +332,8 @@ class _Solver:
         coordinates = [[manifold.raw_coordinates(p, manifold.raw_project_tangent(p, a)) for a in pair] for pair in self.history]
         moves = np.stack([move for move, _ in coordinates], axis=-1)
         changes = np.stack([change for _, change in coordinates], axis=-1)
+        told = _new_directions(changes)
+        moves, changes = moves[:, told], changes[:, told]
         residual = manifold.raw_coordinates(p, state.step)
         mix = np.linalg.lstsq(changes, residual, rcond=1e-8)[0]
         return manifold.raw_tangent(p, residual - (moves + changes) @ mix)
@@ -285,15 +351,15 @@ class _Solver:
         mass = 1.0 if self.records.weights is not None else 1.0 / total.count
         coordinates = mass * (total.log + total.log_low)
         gamma = float(np.linalg.vector_norm(coordinates))
-        rounding = min(self.manifold.log_rounding(p, 1.0001 * total.reach), self.most_rounding)
-        upper = gamma * (1.0 + self.manifold.dim * EPSILON) + rounding + _sum_rounding(math.sqrt(mass * total.square))
+        rounding = min(self.manifold.log_rounding(p, 1.0001 * total.reach), self.most_rounding) + _UNDERFLOW
+        upper = gamma * (1.0 + self.manifold.dim * EPSILON) + rounding + sum_rounding(math.sqrt(mass * total.square))
         gradient = self.manifold.raw_tangent(p, coordinates)
         try:
             step = self.records.evaluator.step(p, gradient, total.hessian / total.seen) if total.seen > 0.0 else gradient
         except np.linalg.LinAlgError:  # a singular Hessian says nothing
             step = gradient
         bound = min(2.0 * self.ball.reach, _certificate(self.ball, upper))
-        return _State(p, gradient, step, gamma, 0.5 * mass * total.square, bound)
+        return _State(p, gradient, step, gamma, 0.5 * mass * total.square, bound, upper - gamma, 1.0001 * total.reach)
 
     def _report(self, done: int) -> None:
         if self.progress is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, final
 
+from geodp.inputs import moderate_length
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 
@@ -53,6 +54,9 @@ class ClaimedSummary:
 
     kind: ClassVar[str] = "summary"
     words: ClassVar[str] = "your summary"
+
+    def __post_init__(self) -> None:
+        moderate_length(self.claim, "the sensitivity")
 
     @property
     def place(self) -> Ball | Manifold:

@@ -15,7 +15,7 @@ frame (a normalised vector of Box and Muller's normal variables), and ``v``, the
 with probability ``J(v)/G(s)``, at most 1 by Jensen's inequality, and never beyond the tangent cut locus. Accepted
 ``v`` have density proportional to ``g(|v|) J(v)`` there, ``J`` being the density of Riemannian volume, so
 ``exp(v)`` has the law at the base point, and its image under an isometry has the law at ``eta``
-(:mod:`~geodp.laws.exact.spaces`).
+(:meth:`~geodp.Manifold.exact_chart`).
 
 *The program* evaluates the same formulas in balls. Every ball contains the true real number, for it is built from
 the interval that the bits revealed so far confine each uniform number to, by operations that enclose their results.
@@ -58,10 +58,17 @@ from geodp.arithmetic.entropy import Entropy, NotPrivate, OperatingSystem, Tape
 from geodp.arithmetic.intervals import Undecided, less, nearest, norm, working_precision
 from geodp.inputs import Array
 from geodp.laws.exact.radius import Family, RadialLaw, roof, touching_points
-from geodp.laws.exact.spaces import Space, space_of
-from geodp.manifolds import Hyperbolic, Manifold, Product
+from geodp.manifolds import Manifold
 
-__all__ = ["Entropy", "ExactDraw", "NotPrivate", "OperatingSystem", "default_grid_exponent", "sample", "starting_precision"]
+__all__ = [
+    "Entropy",
+    "ExactDraw",
+    "NotPrivate",
+    "OperatingSystem",
+    "default_grid_exponent",
+    "sample",
+    "starting_precision",
+]
 
 #: The grid is this many bits finer than the noise, unless floats cannot hold that.
 _GRID_BITS = 40
@@ -126,7 +133,7 @@ def sample(
         steps, used = _trial(setting, point, Tape(source), start)
         if steps is not None:
             rounded = np.array([_to_float(step, setting.exponent) for step in steps])
-            return ExactDraw(setting.space.finish(rounded), steps, math.ldexp(1.0, setting.exponent), trials, used)
+            return ExactDraw(manifold.from_chart(rounded), steps, math.ldexp(1.0, setting.exponent), trials, used)
 
 
 def default_grid_exponent(manifold: Manifold, sigma: float) -> int:
@@ -141,25 +148,29 @@ def default_grid_exponent(manifold: Manifold, sigma: float) -> int:
     >>> default_grid_exponent(Sphere(2), 0.25), default_grid_exponent(Sphere(2), 1e-12), default_grid_exponent(Sphere(2), 8.0)
     (-42, -52, -40)
     """
-    if isinstance(manifold, Product):
-        return min(default_grid_exponent(factor, sigma) for factor in manifold.factors)
     noise = math.frexp(sigma)[1] - 1
-    unit = space_of(manifold).constants.unit_exponent
-    return noise - _GRID_BITS if unit is None else max(min(noise, unit) - _GRID_BITS, unit - _FLOAT_BITS)
+    return min(
+        noise - _GRID_BITS if unit is None else max(min(noise, unit) - _GRID_BITS, unit - _FLOAT_BITS)
+        for unit in manifold.chart_units
+    )
 
 
 def largest_scale(manifold: Manifold) -> float:
     """The scale of a Laplace law from which on nothing can be drawn.
 
-    There the envelope has no finite mass. On the hyperbolic line, where it always has, coordinates grow like the exponential
-    of the distance and so does the work: past this scale hardly a draw would be one that floats can hold.
+    There the envelope has no finite mass, or hardly a draw would be one that floats can hold.
     """
-    if isinstance(manifold, Product):
-        chart = min(largest_scale(factor) for factor in manifold.factors)
-    else:
-        chart = 100.0 if isinstance(manifold, Hyperbolic) else math.inf
-    growth = space_of(manifold).envelope.growth_squared()
-    return min(chart, 1.0 / math.sqrt(growth) if growth else math.inf)
+    _require_chart(manifold)
+    growth = manifold.volume_bound.square_growth
+    return min(manifold.chart_limit, 1.0 / math.sqrt(growth) if growth else math.inf)
+
+
+def _require_chart(manifold: Manifold) -> None:
+    for component in manifold.components:
+        if component is not manifold:
+            _require_chart(component)
+        elif type(component).exact_chart is Manifold.exact_chart:
+            raise TypeError(f"there is no exact sampler for {component}: write its methods exact_chart and from_chart")
 
 
 @lru_cache(maxsize=256)
@@ -187,7 +198,7 @@ def starting_precision(manifold: Manifold, sigma: float, family: Family = "lapla
 class _Setting(NamedTuple):
     """All that a draw depends on besides its centre and its bits."""
 
-    space: Space
+    manifold: Manifold
     law: RadialLaw
     exponent: int
     precision: int
@@ -199,24 +210,23 @@ def _setting(manifold: Manifold, sigma: float, family: Family, grid_exponent: in
         raise ValueError(f"sigma must be positive and finite but is {sigma}")
     if family not in ("laplace", "gaussian"):
         raise ValueError(f"family must be 'laplace' or 'gaussian' but is {family!r}")
-    space = space_of(manifold)
-    law = RadialLaw(space.envelope, Fraction(sigma), family)
-    growth = space.envelope.growth_squared()
+    _require_chart(manifold)
+    law = RadialLaw.on(manifold, Fraction(sigma), family)
+    growth = law.bound.square_growth
     if family == "laplace" and law.sigma**2 * growth >= Fraction(1 - 1e-6):
         raise ValueError(
             f"the exact sampler for {manifold} needs sigma < {1.0 / math.sqrt(growth):.6g} but sigma is {sigma:.6g}: "
             "its volume grows too fast. More records, a larger epsilon or a smaller ball make sigma smaller"
         )
     exponent = default_grid_exponent(manifold, sigma) if grid_exponent is None else int(grid_exponent)
-    unit, width = space.constants.unit_exponent, space.constants.width
-    if unit is not None and exponent > unit - 10 - width.bit_length():
-        raise ValueError(
-            f"grid_exponent is {exponent}, but points of {manifold} need a grid of 2**{unit - 10 - width.bit_length()} or finer"
-        )
+    unit = min((unit for unit in manifold.chart_units if unit is not None), default=None)
+    coarsest = None if unit is None else unit - 10 - manifold.chart_width.bit_length()
+    if coarsest is not None and exponent > coarsest:
+        raise ValueError(f"grid_exponent is {exponent}, but points of {manifold} need a grid of 2**{coarsest} or finer")
     # exp(v) spreads over exp(1.5 s): a few bits for each unit of the radius, up to some multiple of where the noise is
     reach = 8.0 * max(point or 0.0 for point in touching_points(law)) if growth else 0.0
-    size = max(unit or 0, 0) + space.constants.dim.bit_length() + 3.0 * reach
-    return _Setting(space, law, exponent, 64 * math.ceil((_SPARE_BITS + max(size - exponent, 0.0)) / 64))
+    size = max(unit or 0, 0) + manifold.dim.bit_length() + 3.0 * reach
+    return _Setting(manifold, law, exponent, 64 * math.ceil((_SPARE_BITS + max(size - exponent, 0.0)) / 64))
 
 
 def _trial(setting: _Setting, center: Array, tape: Tape, precision: int) -> tuple[tuple[int, ...] | None, int]:
@@ -227,7 +237,7 @@ def _trial(setting: _Setting, center: Array, tape: Tape, precision: int) -> tupl
                 v = _propose(setting, tape)
                 if v is None:
                     return None, precision
-                return tuple(nearest(x, setting.exponent) for x in setting.space.land(center, v)), precision
+                return tuple(nearest(x, setting.exponent) for x in setting.manifold.exact_chart(center, v)), precision
         except Undecided:
             precision *= 2
             tape.rewind()
@@ -235,14 +245,14 @@ def _trial(setting: _Setting, center: Array, tape: Tape, precision: int) -> tupl
 
 def _propose(setting: _Setting, tape: Tape) -> list[arb] | None:
     """A tangent vector at the base point, or None if it was rejected. The centre plays no part in it."""
-    space, law = setting.space, setting.law
+    manifold, law = setting.manifold, setting.law
     radius = roof(law, ctx.prec).propose(law, tape)
     if radius is None:
         return None
-    v = [radius * x for x in _direction(space.constants.dim, tape)]
-    if not space.constants.radial:
-        density = space.log_density(v)
-        if density is None or not less(tape.uniform().log(), density - space.envelope.log_value(radius)):
+    v = [radius * x for x in _direction(manifold.dim, tape)]
+    if not manifold.roots.isotropic:
+        density = manifold.roots.exact_log_density(manifold.exact_radial_part(v))
+        if density is None or not less(tape.uniform().log(), density - law.log_envelope(radius)):
             return None
     return v
 

@@ -24,7 +24,9 @@ from typing import Literal, NamedTuple, final
 from flint import arb
 
 from geodp.arithmetic.entropy import Tape
-from geodp.arithmetic.intervals import Undecided, ball, less, square_root
+from geodp.arithmetic.intervals import Undecided, interval, less, square_root
+from geodp.manifolds import Manifold
+from geodp.manifolds.roots import VolumeBound
 
 Family = Literal["laplace", "gaussian"]
 
@@ -37,74 +39,58 @@ FARTHEST = 1e4
 
 @final
 @dataclass(frozen=True)
-class Factor:
-    """``(sn(sqrt(square_rate) * s))^power``: ``sn`` of trigonometric type for ``sign = 1``, hyperbolic for ``sign = -1``."""
+class RadialLaw:
+    """The law of the radius: an envelope, a scale that is taken as the exact rational number it is, and a kernel.
 
-    power: int
-    square_rate: Fraction
-    sign: int
-
-
-@final
-@dataclass(frozen=True)
-class Envelope:
-    """A radial bound ``G`` on the volume density of ``exp``, in dimension ``dim``, out to the diameter of the manifold.
-
-    ``square_turns`` is ``(diameter / pi)^2``, which is rational for every manifold of the library; None: no diameter.
+    The envelope is the product ``G`` of the factors of ``bound``, in dimension ``dim`` and out to the diameter of the manifold.
+    ``square_diameter`` is ``(diameter / pi)^2``; None: no diameter.
     """
 
     dim: int
-    factors: tuple[Factor, ...]
-    square_turns: Fraction | None
+    bound: VolumeBound
+    square_diameter: Fraction | None
+    sigma: Fraction
+    family: Family
 
-    def log_value(self, radius: arb) -> arb:
+    @classmethod
+    def on(cls, manifold: Manifold, sigma: Fraction, family: Family) -> RadialLaw:
+        roots = manifold.roots
+        return cls(manifold.dim, roots.volume_bound, roots.square_diameter, sigma, family)
+
+    def log_envelope(self, radius: arb) -> arb:
         """``log G``."""
         total = arb(0)
-        for factor in self.factors:
+        for factor in self.bound.factors:
             x = square_root(factor.square_rate) * radius
             total += factor.power * (x.sinc() if factor.sign > 0 else x.sinh() / x).log()
         return total
 
-    def growth_squared(self) -> Fraction:
-        """The square of ``lim log G(s) / s``; there is one growing factor at most."""
-        return sum((f.power**2 * f.square_rate for f in self.factors if f.sign < 0), Fraction(0))
-
-    def diameter(self) -> arb | None:
-        return None if self.square_turns is None else arb.pi() * square_root(self.square_turns)
-
-
-@final
-@dataclass(frozen=True)
-class RadialLaw:
-    """The law of the radius: an envelope, a scale that is taken as the exact rational number it is, and a kernel."""
-
-    envelope: Envelope
-    sigma: Fraction
-    family: Family
+    def end(self) -> arb | None:
+        return None if self.square_diameter is None else arb.pi() * square_root(self.square_diameter)
 
     @property
     def origin_power(self) -> int:
         """The power of ``s`` that the factors leave over."""
-        return self.envelope.dim - 1 - sum(factor.power for factor in self.envelope.factors)
+        return self.dim - 1 - sum(factor.power for factor in self.bound.factors)
 
     def height(self, s: arb) -> arb:
         """``h(s)``, up to a constant."""
-        x = s / ball(self.sigma)
+        x = s / interval(self.sigma)
         total = -x if self.family == "laplace" else -x * x / 2
         if self.origin_power:
             total += self.origin_power * s.log()
-        for factor in self.envelope.factors:
+        for factor in self.bound.factors:
             x = square_root(factor.square_rate) * s
             total += factor.power * (x.sin() if factor.sign > 0 else x.sinh()).log()
         return total
 
     def slope(self, s: arb) -> arb:
         """``h'(s)``."""
-        sigma = ball(self.sigma)
+        sigma = interval(self.sigma)
         total = -1 / sigma if self.family == "laplace" else -s / (sigma * sigma)
         if self.origin_power:
             total += self.origin_power / s
-        for factor in self.envelope.factors:
+        for factor in self.bound.factors:
             rate = square_root(factor.square_rate)
             total += factor.power * rate * ((rate * s).cot() if factor.sign > 0 else (rate * s).coth())
         return total
@@ -166,7 +152,7 @@ class Roof(NamedTuple):
 def roof(law: RadialLaw, precision: int) -> Roof:
     """The roof in balls; ``precision`` must be the working precision and is there so that the result can be kept."""
     points = touching_points(law)
-    end = law.envelope.diameter()
+    end = law.end()
     left = None if points.left is None else Tangent.at(law, points.left)
     right = None if points.right is None else Tangent.at(law, points.right)
     if left and right:
@@ -191,9 +177,9 @@ class TouchingPoints(NamedTuple):
 def touching_points(law: RadialLaw) -> TouchingPoints:
     """Points about :data:`_DROP` below the mode, by bisection in floating point."""
     height, slope = _in_floats(law)
-    turns = law.envelope.square_turns
+    turns = law.square_diameter
     end = math.inf if turns is None else math.pi * math.sqrt(turns)
-    if law.origin_power == 0 and not law.envelope.factors:
+    if law.origin_power == 0 and not law.bound.factors:
         mode = 0.0
     else:
         low = high = min(float(law.sigma), 0.5 * end)
@@ -202,7 +188,7 @@ def touching_points(law: RadialLaw) -> TouchingPoints:
         while high < end and slope(high) > 0.0:
             high *= 2.0
         mode = _bisect(lambda s: slope(s) > 0.0, low, min(high, end))
-    if law.envelope.growth_squared() and mode > FARTHEST:
+    if law.bound.square_growth and mode > FARTHEST:
         raise ValueError(f"at sigma = {float(law.sigma):.6g} noise would reach as far as {mode:.6g}, where no float can follow")
     top = height(mode) if mode > 0.0 else 0.0
     left = _bisect(lambda s: height(s) < top - _DROP, 0.0, mode) if mode > 0.0 else None
@@ -226,7 +212,7 @@ def _bisect(on_the_left: Callable[[float], bool], low: float, high: float) -> fl
 def _in_floats(law: RadialLaw) -> tuple[Callable[[float], float], Callable[[float], float]]:
     """``h`` and ``h'`` in ordinary arithmetic."""
     sigma, power = float(law.sigma), law.origin_power
-    factors = [(f.power, math.sqrt(f.square_rate), f.sign) for f in law.envelope.factors]
+    factors = [(f.power, math.sqrt(f.square_rate), f.sign) for f in law.bound.factors]
 
     def height(s: float) -> float:
         if s <= 0.0:

@@ -1,0 +1,92 @@
+"""Single bits of an output and pairs of them: a secret may be in the XOR of two bits each of which looks fair."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.auditing.bounds import LowerBound
+from geodp.auditing.events import RANKING_LEVEL, Candidate, Event, Feature
+from geodp.inputs import Array
+
+#: So many bits are looked at in all pairs: the last ones of every entry, as many of each as fit, at least one. Where there
+#: are more entries than ``_MOST_ENTRIES`` only the first so many are paired. The work for an output is the square of these.
+_BITS, _MOST_ENTRIES = 256, 1024
+#: Bits of the significand that a float stores.
+_SIGNIFICAND = 52
+#: So many pairs are bounded with care, of those that differ most between the data sets.
+_SHORT_LIST = 64
+
+
+class Parities:
+    """Counts how often each bit is one, and each two bits differ, on either data set."""
+
+    def __init__(self, entries: int) -> None:
+        self.entries = min(entries, _MOST_ENTRIES)
+        self.bits = min(max(_BITS // entries, 1), _SIGNIFICAND)
+        columns = 1 + self.entries * self.bits
+        self._agreements = np.zeros((2, columns, columns), dtype=np.int64)
+        self._draws = [0, 0]
+
+    def add(self, side: int, y: Array) -> None:
+        words = _words(y)[:, : self.entries, None]
+        bits = (words >> np.arange(self.bits, dtype=np.uint64)) & np.uint64(1)
+        # the first column is a bit that is always zero: what differs from it is one
+        signs = np.ones((len(y), 1 + self.entries * self.bits), dtype=np.float32)
+        signs[:, 1:] -= 2.0 * bits.reshape(len(y), -1).astype(np.float32)
+        # whole numbers up to the size of a chunk, which float32 holds exactly
+        self._agreements[side] += np.rint(signs.T @ signs).astype(np.int64)
+        self._draws[side] += len(y)
+
+    def most_revealing(self, side: int, bound: LowerBound) -> tuple[Candidate, Feature]:
+        """The event that one bit, or the XOR of two, is one or is not; for which the hits are those on ``side``.
+
+        As there are so many pairs, each is ranked by a bound that is right for all of them at once.
+        """
+        draws = self._draws[side]
+        pairs = np.triu_indices(len(self._agreements[0]), 1)
+        ones, others = ((draws - self._agreements[which][pairs]) // 2 for which in (side, 1 - side))
+        best, chosen = Candidate(Event("", True, 0.5), -np.inf), 0
+        for above in (True, False):
+            hits, misses = (ones, others) if above else (draws - ones, draws - others)
+            listed = _short_list(hits, misses)
+            bounds = bound(hits[listed], misses[listed], draws, RANKING_LEVEL / len(ones))
+            top = int(np.argmax(bounds))
+            if bounds[top] > best.least:
+                chosen = int(listed[top])
+                best = Candidate(Event("", above, 0.5), float(bounds[top]))
+        first, second = (int(index[chosen]) - 1 for index in pairs)
+        name, feature = self._named(first, second)
+        event = best.event
+        assert isinstance(event, Event)
+        return Candidate(Event(name, event.above, event.threshold), best.least), feature
+
+    def _named(self, first: int, second: int) -> tuple[str, Feature]:
+        places = [divmod(column, self.bits) for column in (first, second) if column >= 0]
+        words = [f"bit {bit} of entry {entry}" for entry, bit in places]
+        name = f"whether {words[0]} is one" if len(words) == 1 else f"whether the XOR of {words[0]} and {words[1]} is one"
+        return name, partial(_parity, places)
+
+
+def _words(y: Array) -> NDArray[np.uint64]:
+    """The 64 bits by which every entry is stored, a row an output; bit 0 is the last of the significand."""
+    return np.ascontiguousarray(y, dtype=np.float64).reshape(len(y), -1).view(np.uint64)
+
+
+def _parity(places: list[tuple[int, int]], y: Array) -> Array:
+    words = _words(y)
+    total = np.zeros(len(y), dtype=np.uint64)
+    for entry, bit in places:
+        total ^= words[:, entry] >> np.uint64(bit)
+    return (total & np.uint64(1)).astype(np.float64)
+
+
+def _short_list(hits: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the log ratio of the counts is largest: against its standard error, and with four of them taken off."""
+    ratio = np.log((hits + 1.0) / (others + 1.0))
+    error = np.sqrt(1.0 / (hits + 1.0) + 1.0 / (others + 1.0))
+    size = min(_SHORT_LIST, len(hits))
+    tops = [np.argpartition(score, len(score) - size)[-size:] for score in (ratio / error, ratio - 4.0 * error)]
+    return np.unique(np.concatenate(tops))

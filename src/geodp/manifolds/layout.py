@@ -1,0 +1,48 @@
+"""The ways to write a point of a manifold as a row of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from geodp.inputs import Array
+
+#: For each number of a row the names its column may have, the usual one first, and one such list for each habit of naming.
+Names = tuple[tuple[tuple[str, ...], ...], ...]
+
+
+@final
+@dataclass(frozen=True)
+class Layout:
+    """One way to write a point as ``columns`` numbers; ``convert`` is ``None`` where they are the point's own entries.
+
+    ``convert`` takes rows of finite numbers and answers NaN for a row that is no point. Without ``automatic`` the layout
+    must be named, or be recognised by the ``names`` in a header or by its clock times. For tables, ``of`` says which manifolds
+    have it (all of their class unless given), ``size`` how many columns there are in their terms, and ``details`` what they hold.
+    """
+
+    name: str
+    columns: int
+    meaning: str
+    convert: Callable[[Array], Array] | None = None
+    automatic: bool = True
+    names: Names = ()
+    clock: bool = False
+    of: str = ""
+    size: str = ""
+    details: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.columns} {'column' if self.columns == 1 else 'columns'} ({self.name}: {self.meaning})"
+
+
+def entry_names(entries: Sequence[tuple[int, ...]], symmetric: bool = False) -> Names:
+    """Names of matrix entries: xx, xy, ..., or 11, 12, ..., or 00, 01, ...; a symmetric one goes by both its names."""
+    most = max((max(entry) for entry in entries), default=0)
+    habits = []
+    for digits in ("xyz", "123456789", "0123456789"):
+        if 0 < most < len(digits):
+            spelled = [(digits[i] + digits[j], digits[j] + digits[i]) for i, j in entries]
+            habits.append(tuple(both if symmetric else both[:1] for both in spelled))
+    return tuple(habits)

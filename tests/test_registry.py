@@ -1,0 +1,117 @@
+"""Manifolds by name: the library's own, and those of packages that it has never heard of."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from cases import MANIFOLDS
+
+import geodp
+from geodp.files import parse_manifold
+from geodp.manifolds import register
+from geodp.manifolds.registry import find, form, forms, registered
+
+#: A manifold by the public API alone: the sphere of half the size, by delegation to the library's own.
+PACKAGE = """
+from dataclasses import dataclass
+from functools import cached_property
+
+from geodp.manifolds import Manifold, Sphere
+
+
+@dataclass(frozen=True, repr=False)
+class Marble(Manifold):
+    d: int
+
+    @cached_property
+    def sphere(self):
+        return Sphere(self.d, curvature=4.0)
+
+    roots = property(lambda self: self.sphere.roots)
+    point_shape = property(lambda self: self.sphere.point_shape)
+    origin = property(lambda self: self.sphere.origin)
+    chart_size = property(lambda self: self.sphere.chart_size)
+    chart_units = property(lambda self: self.sphere.chart_units)
+    chart_width = property(lambda self: self.sphere.chart_width)
+
+
+def delegated(name):
+    return lambda self, *arguments: getattr(self.sphere, name)(*arguments)
+
+
+for name in (
+    "raw_exp raw_log raw_dist raw_inner raw_tangent raw_coordinates raw_move_origin raw_project raw_project_tangent "
+    "log_rounding requirements exact_chart from_chart"
+).split():
+    setattr(Marble, name, delegated(name))
+Marble.__abstractmethods__ = frozenset()
+"""
+
+#: What one who installed that package can do without importing it.
+USE = """
+import numpy as np
+
+import geodp
+from geodp.files import LAYOUTS, parse_manifold
+from geodp.testing import check_manifold
+
+marble = parse_manifold("product(Marble(2), Euclidean(1))").factors[0]
+print(repr(marble), marble.curvature, "Marble(d)" in LAYOUTS)
+check_manifold(marble)
+ball = geodp.Ball(marble, marble.origin, 0.3)
+release = geodp.private_mean(np.tile(marble.origin, (50, 1)), ball, epsilon=1.0)
+print(release.private, marble.check_point(release.value))
+"""
+
+
+def test_every_class_of_the_library_is_known_by_name_and_written_as_its_signature_says():
+    names = {kind.__name__ for kind in registered()}
+    assert names >= {type(manifold).__name__ for manifold in MANIFOLDS}
+    exported = {name for name in geodp.__all__ if isinstance(getattr(geodp, name), type)}
+    assert names >= {name for name in exported if issubclass(getattr(geodp, name), geodp.Manifold)} - {"Manifold"}
+    assert form(geodp.Grassmann) == "Grassmann(p, m)"
+    assert form(geodp.Sphere) == "Sphere(d, curvature=1)"
+    assert "Torus(d)" in forms()
+
+
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+def test_the_text_of_a_manifold_names_it(manifold):
+    assert parse_manifold(repr(manifold)) == manifold
+    assert find(type(manifold).__name__.upper()) is type(manifold)
+
+
+def test_a_name_that_is_taken_is_refused():
+    other = type("Sphere", (geodp.Manifold,), {"__module__": "elsewhere"})
+    with pytest.raises(ValueError, match=r"the name Sphere is taken by geodp\.manifolds\.sphere\.Sphere"):
+        register(other)
+    assert register(geodp.Sphere) is geodp.Sphere
+
+
+def test_an_installed_package_adds_a_manifold_through_its_entry_point_alone(tmp_path: Path):
+    """Laid out as pip leaves a package: a module, and the entry point in the folder of its metadata."""
+    (tmp_path / "marbles.py").write_text(textwrap.dedent(PACKAGE))
+    information = tmp_path / "marbles-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: marbles\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[geodp.manifolds]\nMarble = marbles:Marble\n")
+    path = [str(tmp_path), str(Path(geodp.__file__).parent.parent)]
+    program = f"import sys; sys.path[:0] = {path!r}\n{USE}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["Marble(2) 4.0 True", "True None"]
+
+
+def test_an_entry_point_that_cannot_be_loaded_is_a_warning_and_the_others_work(tmp_path: Path):
+    information = tmp_path / "broken-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[geodp.manifolds]\nGone = no_such_module:Gone\n")
+    path = [str(tmp_path), str(Path(geodp.__file__).parent.parent)]
+    program = f"import sys; sys.path[:0] = {path!r}\nfrom geodp.manifolds.registry import forms\nprint(len(forms()) > 10)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stdout == "True\n"
+    assert "the manifold Gone of no_such_module:Gone could not be loaded" in done.stderr

@@ -1,0 +1,239 @@
+"""``check_manifold`` notices a mistake in every number that privacy rests on: of 10% and of 100%, in either direction.
+
+Every test plants one mistake in a manifold that is right. Nothing is random but the last test, whose false alarms are one in a
+million and whose power is stated there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cases import MANIFOLDS
+
+from geodp import HPD, SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, Sphere, Torus, testing
+from geodp.laws import exact
+from geodp.manifolds import Requirement, VolumeBound
+from geodp.manifolds.roots import Roots
+from geodp.testing import SLOW_PROPERTIES, check_manifold
+
+WRONG = [0.0, 0.5, 0.9, 1.1, 2.0]
+CURVED = [Sphere(2), Sphere(3, curvature=0.3), Grassmann(2, 5), Rotations(4), PlanarShapes(4), Product(Sphere(2), Euclidean(3))]
+OPEN = [Hyperbolic(3), SPD(3), HPD(2), Product(SPD(2), Sphere(1), Rotations(3))]
+
+
+def mistaken(monkeypatch: pytest.MonkeyPatch, manifold: Manifold, name: str, value: object) -> None:
+    monkeypatch.setattr(type(manifold), name, property(lambda self: value))
+
+
+def is_noticed(manifold: Manifold, holds: Callable[[Manifold], None], match: str | None = None) -> bool:
+    """By this property, which ``check_manifold`` has."""
+    assert holds in testing.PROPERTIES
+    with pytest.raises(AssertionError, match=match):
+        holds(manifold)
+    return True
+
+
+def times(manifolds: list[Manifold], factors: list[float], names: list[str]) -> pytest.MarkDecorator:
+    cases = [(manifold, name, factor) for manifold in manifolds for name in names for factor in factors]
+    return pytest.mark.parametrize(("manifold", "name", "factor"), cases, ids=str)
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+@times(CURVED, WRONG, ["curvature"])
+def test_a_wrong_curvature_is_noticed(manifold, name, factor, monkeypatch):
+    mistaken(monkeypatch, manifold, name, factor * manifold.curvature)
+    assert is_noticed(manifold, testing.curvature_bounds_are_the_extreme_curvatures_of_planes)
+
+
+@times(OPEN, WRONG, ["lowest_curvature", "volume_entropy"])
+def test_a_wrong_lowest_curvature_or_growth_of_volume_is_noticed(manifold, name, factor, monkeypatch):
+    mistaken(monkeypatch, manifold, name, factor * getattr(manifold, name))
+    bounds, growth = (
+        testing.curvature_bounds_are_the_extreme_curvatures_of_planes,
+        testing.volume_entropy_is_the_fastest_growth_of_the_volume_density,
+    )
+    assert is_noticed(manifold, bounds if name == "lowest_curvature" else growth, name)
+
+
+def test_curvature_where_there_is_none_is_noticed(monkeypatch):
+    for manifold in (Euclidean(3), SPD(2), Torus(2)):
+        with monkeypatch.context() as patch:
+            mistaken(patch, manifold, "curvature", 0.1)
+            assert is_noticed(manifold, testing.curvature_bounds_are_the_extreme_curvatures_of_planes, "curvature is 0.1")
+    mistaken(monkeypatch, Torus(2), "volume_entropy", 0.1)
+    assert is_noticed(Torus(2), testing.volume_entropy_is_the_fastest_growth_of_the_volume_density, "volume_entropy is 0.1")
+
+
+@times([*CURVED[:5], Sphere(1), Torus(3)], WRONG[1:], ["injectivity_radius", "diameter"])
+def test_a_wrong_injectivity_radius_or_diameter_is_noticed(manifold, name, factor, monkeypatch):
+    mistaken(monkeypatch, manifold, name, factor * getattr(manifold, name))
+    assert is_noticed(manifold, testing.injectivity_radius_and_diameter_are_the_extreme_cut_times, name.replace("_", " "))
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), Torus(2), Rotations(3)], ids=repr)
+def test_a_compact_space_that_claims_to_be_infinite_is_noticed(manifold, monkeypatch):
+    mistaken(monkeypatch, manifold, "injectivity_radius", np.inf)
+    assert is_noticed(manifold, testing.injectivity_radius_and_diameter_are_the_extreme_cut_times, "is infinite")
+
+
+@pytest.mark.parametrize("wrong", [1, 2, 4])
+def test_a_wrong_rank_is_noticed(wrong, monkeypatch):
+    mistaken(monkeypatch, SPD(3), "rank", wrong)
+    assert is_noticed(SPD(3), testing.roots_are_the_spectrum_of_the_curvature_operator, "the rank is")
+
+
+# ---------------------------------------------------------------------- roots
+
+
+def scaled(roots: Roots, factor: float) -> Roots:
+    return replace(roots, squares=tuple(square * Fraction(factor) for square in roots.squares))
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.8, 0.9, 1.1, 1.2, 2.0])
+@pytest.mark.parametrize("manifold", [*CURVED[:5], *OPEN[:3]], ids=repr)
+def test_roots_of_the_wrong_length_are_noticed(manifold, factor, monkeypatch):
+    mistaken(monkeypatch, manifold, "roots", scaled(manifold.roots, factor))
+    assert is_noticed(manifold, testing.roots_are_the_spectrum_of_the_curvature_operator)
+
+
+@pytest.mark.parametrize("manifold", [*CURVED[:5], *OPEN[:3]], ids=repr)
+def test_roots_of_the_wrong_sign_or_multiplicity_are_noticed(manifold, monkeypatch):
+    right = manifold.roots
+    with monkeypatch.context() as patch:
+        mistaken(patch, manifold, "roots", replace(right, signs=-right.signs))
+        assert is_noticed(manifold, testing.roots_are_the_spectrum_of_the_curvature_operator)
+    for multiplicities in (right.multiplicities + 1, 2 * right.multiplicities):
+        with monkeypatch.context() as patch:
+            mistaken(patch, manifold, "roots", replace(right, multiplicities=multiplicities))
+            # the dimension is another, so that not even the arrays fit
+            with pytest.raises((AssertionError, ValueError)):
+                check_manifold(manifold)
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.81, 1.21, 2.0])
+@pytest.mark.parametrize("manifold", [*CURVED[:5], Torus(3)], ids=repr)
+def test_a_cut_locus_in_the_wrong_place_is_noticed(manifold, factor, monkeypatch):
+    right = manifold.roots
+    mistaken(monkeypatch, manifold, "roots", replace(right, cuts=tuple(cut and cut * Fraction(factor) for cut in right.cuts)))
+    assert is_noticed(manifold, testing.injectivity_radius_and_diameter_are_the_extreme_cut_times)
+    assert is_noticed(manifold, testing.the_exact_sampler_has_the_geometry_of_the_manifold)
+
+
+def test_a_rank_one_space_with_two_lengths_of_roots_given_one_is_noticed(monkeypatch):
+    """The mistake that once passed: dimension, diameter and curvature of complex projective space, and a wrong sampler."""
+    right = PlanarShapes(4).roots
+    mistaken(monkeypatch, PlanarShapes(4), "roots", Roots.of([[1]], [3], sign=1, cut=right.cuts[0]))
+    mistaken(monkeypatch, PlanarShapes(4), "curvature", 4.0)
+    assert is_noticed(PlanarShapes(4), testing.roots_are_the_spectrum_of_the_curvature_operator)
+    assert is_noticed(PlanarShapes(4), testing.the_exact_sampler_has_the_geometry_of_the_manifold)
+
+
+# ---------------------------------------------------------------------- volume
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 0.9, 1.1, 2.0])
+@pytest.mark.parametrize("manifold", [Sphere(3), Grassmann(2, 4), SPD(3), PlanarShapes(4)], ids=repr)
+def test_a_wrong_volume_density_is_noticed(manifold, factor, monkeypatch):
+    right = type(manifold).raw_log_volume_density
+    monkeypatch.setattr(type(manifold), "raw_log_volume_density", lambda self, p, v: factor * right(self, p, v))
+    assert is_noticed(manifold, testing.log_volume_density_is_the_logarithm_of_the_jacobian_determinant_of_exp)
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.9, 1.1, 2.0])
+@pytest.mark.parametrize("manifold", [Sphere(3), Hyperbolic(3), Grassmann(2, 4), SPD(3), PlanarShapes(4)], ids=repr)
+def test_a_bound_that_the_density_exceeds_or_that_is_no_density_where_it_should_be_is_noticed(manifold, factor, monkeypatch):
+    bound = manifold.volume_bound
+    factors = tuple(each._replace(square_rate=each.square_rate * Fraction(factor)) for each in bound.factors)
+    too_low = factor > 1.0 if bound.factors[0].sign > 0 else factor < 1.0
+    if too_low or manifold.roots.isotropic:
+        mistaken(monkeypatch, manifold, "volume_bound", VolumeBound(factors, 2.0 * bound.growth))
+        assert is_noticed(manifold, testing.volume_bound_bounds_the_volume_density)
+
+
+# ---------------------------------------------------------------------- rounding and points
+
+
+@pytest.mark.parametrize("factor", [0.0, 1e-14, 1e-5])
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+def test_a_rounding_bound_below_what_floats_can_know_is_noticed(manifold, factor, monkeypatch):
+    """The bounds are generous: a hundred-thousandth of one is below what is seen, on every manifold of the library."""
+    right, in_ball = type(manifold).log_rounding, type(manifold).log_rounding_in_ball
+    with monkeypatch.context() as patch:
+        patch.setattr(type(manifold), "log_rounding", lambda self, p, reach: factor * right(self, p, reach))
+        assert is_noticed(manifold, testing.log_rounding_covers_the_last_bits_of_its_arguments, "log_rounding is")
+    monkeypatch.setattr(
+        type(manifold), "log_rounding_in_ball", lambda self, center, radius: factor * in_ball(self, center, radius)
+    )
+    assert is_noticed(manifold, testing.log_rounding_covers_the_last_bits_of_its_arguments, "log_rounding_in_ball is")
+
+
+@pytest.mark.parametrize("manifold", [m for m in MANIFOLDS if not isinstance(m, Euclidean)], ids=repr)
+def test_requirements_that_ask_for_nothing_are_noticed(manifold, monkeypatch):
+    monkeypatch.setattr(type(manifold), "requirements", lambda self, x: iter(()))
+    assert is_noticed(manifold, testing.requirements_accept_points_and_nothing_else)
+
+
+@pytest.mark.parametrize(
+    "manifold", [Sphere(2), PlanarShapes(4), Rotations(3), Grassmann(2, 5), Hyperbolic(2), Torus(2)], ids=repr
+)
+def test_requirements_that_are_met_by_what_is_ten_per_cent_off_are_noticed(manifold, monkeypatch):
+    def loose(self, x):
+        with np.errstate(all="ignore"):
+            off = np.abs(self.raw_project(x) - x).max(axis=tuple(range(x.ndim - len(self.point_shape), x.ndim)))
+        yield Requirement(np.asarray(off <= 0.1), off, "off by {}")
+
+    monkeypatch.setattr(type(manifold), "requirements", loose)
+    assert is_noticed(manifold, testing.requirements_accept_points_and_nothing_else, "taken for a point")
+
+
+def test_an_isometry_that_is_none_is_noticed(monkeypatch):
+    right = Sphere.raw_move_origin
+    stretch = np.array([1.0, 1.1, 1.0])
+    monkeypatch.setattr(Sphere, "raw_move_origin", lambda self, p, x: self.raw_project(right(self, p, stretch * x)))
+    assert is_noticed(Sphere(2), testing.move_origin_is_an_isometry_that_takes_the_origin_to_the_point)
+
+
+# ---------------------------------------------------------------------- the exact sampler
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.9, 1.1, 2.0])
+@pytest.mark.parametrize(
+    "manifold", [Sphere(2), SPD(2), HPD(2), Grassmann(2, 4), Rotations(4), PlanarShapes(4), Torus(2)], ids=repr
+)
+def test_an_exact_sampler_of_the_wrong_width_or_density_is_noticed(manifold, factor, monkeypatch):
+    chart, radial = type(manifold).exact_chart, type(manifold).exact_radial_part
+    with monkeypatch.context() as patch:
+        patch.setattr(type(manifold), "exact_chart", lambda self, center, v: chart(self, center, [factor * x for x in v]))
+        assert is_noticed(manifold, testing.the_exact_sampler_has_the_geometry_of_the_manifold)
+    monkeypatch.setattr(type(manifold), "exact_radial_part", lambda self, v: [factor * h for h in radial(self, v)])
+    if manifold.rank > 1:  # else it is never asked for
+        assert is_noticed(manifold, testing.the_exact_sampler_has_the_geometry_of_the_manifold)
+
+
+def test_an_exact_sampler_that_ignores_the_centre_is_noticed(monkeypatch):
+    right = SPD.exact_chart
+    monkeypatch.setattr(SPD, "exact_chart", lambda self, center, v: right(self, self.origin, v))
+    assert is_noticed(SPD(2), testing.the_exact_sampler_has_the_geometry_of_the_manifold, "from its centre")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@pytest.mark.parametrize("holds", SLOW_PROPERTIES, ids=lambda holds: holds.__name__)
+def test_exact_draws_agree_with_an_independent_sampler(holds, manifold):
+    holds(manifold)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [0.5, 0.9, 1.1, 2.0])
+def test_exact_draws_of_the_wrong_scale_disagree_with_an_independent_sampler(factor, monkeypatch):
+    """In five dimensions the mean of 4,000 distances is known to 0.8%, the integral to 0.6%: 10% is ten standard errors."""
+    right = exact.sample
+    monkeypatch.setattr(exact, "sample", lambda manifold, scale, *rest, **named: right(manifold, factor * scale, *rest, **named))
+    with pytest.raises(AssertionError, match="integral over the tangent space"):
+        testing.exact_draws_have_the_mean_distance_of_an_independent_sampler(Sphere(5), draws=4000)
