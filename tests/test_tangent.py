@@ -211,7 +211,9 @@ def test_on_flat_spaces_the_bounds_are_the_errors_themselves(ball: Ball, family:
     """40,000 draws: the mean within 2%, and the share below a quantile within five standard errors."""
     noise = noise_of(ball, 0.01, family)
     errors = np.asarray(ball.manifold.dist(ball.center, noise.simulate(ball.center, 40_000, np.random.default_rng(9))))
-    assert noise.expected_error() == pytest.approx(length_law(ball.manifold.dim, 0.01, family).mean(), rel=1e-9)
+    mean = length_law(ball.manifold.dim, 0.01, family).mean()
+    assert mean <= noise.expected_error() <= 1.0002 * mean, "rounded up by what a quadrature may err"
+    assert noise_of(ball, 0.01, family, into_ball=True).expected_error() == pytest.approx(mean, rel=1e-9), "a closed form"
     assert errors.mean() == pytest.approx(noise.expected_error(), rel=0.02)
     for q in (0.5, 0.9, 0.99):
         assert abs((errors <= noise.error_quantile(q)).mean() - q) < 5.0 * math.sqrt(q * (1.0 - q) / 40_000)
