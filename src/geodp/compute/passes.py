@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -87,11 +87,14 @@ def sum_rounding(mean_length: float) -> float:
     return 2.0 * Pass.BLOCK * EPSILON * mean_length
 
 
+HessianKnown = Literal["not at all", "its mean over directions", "in full"]
+
+
 class Evaluator(ABC):
     """How to make a :class:`Pass` on one manifold, with the same work for every record as far as that can be had."""
 
-    #: Whether :meth:`step` is Newton's, after which a pass or two are enough.
-    newton: ClassVar[bool] = False
+    #: What passes say about the Hessian: the more, the fewer of them are needed.
+    hessian: ClassVar[HessianKnown] = "not at all"
 
     @abstractmethod
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
@@ -189,7 +192,7 @@ class _CompiledSPD(CompiledEvaluator):
 class SPD2(_CompiledSPD):
     """2x2 matrices; Newton's step: the space is a hyperbolic plane times a line."""
 
-    newton = True
+    hessian = "in full"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import kernels
@@ -219,6 +222,8 @@ def _scaled_step(p: Array, gradient: Array, hessian: Array) -> Array:
 class SPD3(_CompiledSPD):
     """3x3 matrices."""
 
+    hessian = "its mean over directions"
+
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import kernels
 
@@ -235,6 +240,8 @@ class SPD3(_CompiledSPD):
 
 class SPDCompiled(_CompiledSPD):
     """Matrices of any size, without eigen-decompositions: those for the Hessian are made for a few records of each chunk."""
+
+    hessian = "its mean over directions"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import spd_kernel
@@ -260,6 +267,8 @@ _FEW = 64
 
 class SPDLarge(Evaluator):
     """Few matrices of any size, or no compiler: the manifold's own logarithm, and the Hessian from its spectrum."""
+
+    hessian = "its mean over directions"
 
     def __init__(self, manifold: Manifold) -> None:
         self.manifold = manifold
@@ -292,7 +301,7 @@ def _mean_hessian(logs: Array) -> Array:
 class Sphere2(CompiledEvaluator):
     """The unit sphere in space, with Newton's step."""
 
-    newton = True
+    hessian = "in full"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import kernels
@@ -318,6 +327,8 @@ def _sphere_step(gradient: Array, hessian: Array) -> Array:
 class SphereLarge(CompiledEvaluator):
     """Spheres of any dimension."""
 
+    hessian = "its mean over directions"
+
     def __init__(self, manifold: Sphere) -> None:
         super().__init__(manifold)
         self.sphere = manifold
@@ -341,6 +352,8 @@ class SphereLarge(CompiledEvaluator):
 
 class SphereAny(GeneralEvaluator):
     """Few records on a sphere, or no compiler: the manifold's own logarithm, and the Hessian from its lengths."""
+
+    hessian = "its mean over directions"
 
     def __init__(self, manifold: Sphere) -> None:
         super().__init__(manifold)

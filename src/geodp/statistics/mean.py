@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geodp.compute.passes import Pass, sum_rounding
+from geodp.compute.passes import HessianKnown, Pass, sum_rounding
 from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
@@ -157,7 +157,7 @@ class FrechetMean:
         """The mean of exactly ``n`` records, to the default tolerance; refused if ``x`` holds another number of them."""
         records = open_records(x, self.ball, None)
         records.check_count(n)
-        return _Solver(records, progress).solve(None, least_passes(self.ball, records.evaluator.newton)).point
+        return _Solver(records, progress).solve(None, least_passes(self.ball, records.evaluator.hessian)).point
 
 
 def default_tolerance(ball: Ball) -> float:
@@ -177,17 +177,20 @@ def _checked_tolerance(tolerance: float) -> float:
     return moderate_length(value, "the tolerance", _LEAST_TOLERANCE)
 
 
-def least_passes(ball: Ball, newton: bool) -> int:
+def least_passes(ball: Ball, hessian: HessianKnown) -> int:
     """So many passes are made for a release even if fewer would do: what ordinary data need in such a ball.
 
-    The number of passes takes time, and time can be observed. Most data sets take no more than this, which is public; those
-    that do stand out by one or two passes, and by some ten if they are far from the centre in a wide ball.
+    Passes take time, and time can be observed. This number is public. Only data that need more stand out.
     """
     manifold = ball.manifold
     extent = ball.radius * math.sqrt(max(manifold.curvature, -manifold.lowest_curvature))
     if extent == 0.0:
         return 2
-    return 3 + (extent > 0.6) if newton else 4 + (extent > 0.2) + (extent > 0.7)
+    if hessian == "in full":
+        return 3 + (extent > 0.6)
+    if hessian == "its mean over directions":
+        return 4 + (extent > 0.5) + (extent > 1.6)
+    return 4 + min(math.ceil(2.0 * extent), 8)
 
 
 def _certificate(ball: Ball, gamma: float) -> float:
