@@ -251,3 +251,19 @@ def test_blocks_of_dask_that_change_are_noticed() -> None:
     )
     with pytest.raises(chunks.RecordsError, match=CHANGED):
         frechet_mean(blocks, ball)
+
+
+def test_memory_whose_owner_names_itself_as_its_base_is_no_file() -> None:
+    """Compiled libraries hand out arrays whose base is an object of their own; looking for a file behind it must end."""
+
+    class Owner:
+        def __init__(self, array: np.ndarray) -> None:
+            self.array = array
+            self.__array_interface__ = array.__array_interface__
+
+        @property
+        def base(self) -> Owner:
+            return self
+
+    x = np.asarray(Owner(np.tile([0.0, 0.0, 1.0], (50, 1))))
+    assert frechet_mean(x, Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5)).point.round(9).tolist() == [0.0, 0.0, 1.0]

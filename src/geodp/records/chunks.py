@@ -286,11 +286,10 @@ def _source(x: Any, manifold: Manifold, room: Room = np.empty) -> tuple[Callable
 
 def _on_disk(array: Any) -> bool:
     """Whether the array is a view of a file, be it several views away, such as behind ``numpy.asarray`` of a memory map."""
-    while array is not None:
-        if isinstance(array, np.memmap | mmap.mmap):
-            return True
-        array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
-    return False
+    # only what NumPy and Python themselves make leads on: other owners of memory may name themselves as their own base
+    while isinstance(array, np.ndarray | memoryview) and not isinstance(array, np.memmap):
+        array = array.obj if isinstance(array, memoryview) else array.base
+    return isinstance(array, np.memmap | mmap.mmap)
 
 
 def _refuse(x: Any) -> None:
