@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -26,6 +27,11 @@ ORDERS = (1.01, 2.0, 5.0, 20.0)
 Distances = Callable[[Array, Array], tuple[Array, Array]]
 
 
+@cache
+def rule() -> tuple[Array, Array]:
+    return np.polynomial.legendre.leggauss(400)
+
+
 def divergence_in_two_dimensions(
     distances: Distances, area: Callable[[Array], Array], far: float, sigma: float, order: float
 ) -> float:
@@ -33,7 +39,7 @@ def divergence_in_two_dimensions(
 
     Gauss and Legendre in the radius, the trapezium rule, which converges exponentially, in the angle.
     """
-    nodes, weights = np.polynomial.legendre.leggauss(400)
+    nodes, weights = rule()
     radius = 0.5 * far * (nodes + 1.0)[:, None]
     angle = np.linspace(0.0, 2.0 * math.pi, 720, endpoint=False)[None, :]
     first, second = (0.5 * (distance / sigma) ** 2 for distance in distances(radius, angle))
