@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,9 +10,7 @@ from pyriemann.geometry.mean import mean_riemann
 
 from benchmarks.timing import Cell, Table, best_seconds, bytes_per_second, duration, number, times
 from geodp import SPD, Ball, Manifold, Sphere, frechet_mean
-from geodp.compute import kernels
-from geodp.compute.passes import FastEvaluator, Pass, best_evaluator
-from geodp.manifolds.spd import cholesky
+from geodp.compute.passes import CompiledEvaluator, Pass, best_evaluator
 
 TOLERANCE = 1e-11
 
@@ -56,21 +55,11 @@ def kernel_seconds(manifold: Manifold, x: np.ndarray) -> float:
     """One pass of the compiled loop alone over a record: on one core, over a chunk of half a megabyte, again and again."""
     chunk = np.ascontiguousarray(x[: max(Pass.BLOCK, (1 << 19) // x[0].nbytes)])
     weights, p = np.ones(len(chunk)), manifold.origin
-    rows = -(-len(chunk) // Pass.BLOCK)
-    loops = {SPD(2): (kernels.spd2, 7), SPD(3): (kernels.spd3, 8), Sphere(2): (kernels.sphere2, 11)}
-    if manifold in loops:
-        loop, columns = loops[manifold]
-        blocks = np.empty((rows, columns))
-        at = cholesky(p)[1] if isinstance(manifold, SPD) else p
+    evaluator = best_evaluator(manifold, None)
+    assert isinstance(evaluator, CompiledEvaluator)
 
-        def action() -> object:
-            return loop(chunk, weights, at, Pass.BLOCK, blocks)
-    else:
-        evaluator = best_evaluator(manifold, None)
-        assert isinstance(evaluator, FastEvaluator)
-
-        def action() -> object:
-            return evaluator.fast(p, chunk, weights)
+    def action() -> object:
+        return evaluator.run(p, chunk, weights, math.inf)
 
     action()
     (seconds,) = best_seconds(action, rounds=20)

@@ -61,7 +61,10 @@ from geodp import (
     ZeroConcentratedDP,
     frechet_mean,
     plan,
+    private_ball,
+    private_coverage,
     private_mean,
+    private_projected_mean,
     private_summary,
     sensitivity,
 )
@@ -425,6 +428,29 @@ def check_summary(case: tuple[Records, Any, dict[str, Any], Any]) -> None:
             said.append({"refusal": outcome.refusal})
     if len(said) == 2 and said[0] != said[1]:
         raise Broken(f"what is said depends on the value: {said}")
+
+
+def check_surveys(case: tuple[Records, Any]) -> None:
+    """Searches for a ball, coverage and projected means: whatever is refused is refused for public reasons."""
+    given_records, epsilon = case
+    manifold = given_records.manifold
+    wide = math.isinf(manifold.injectivity_radius)
+    outer = Ball(manifold, manifold.origin, 30.0) if wide else manifold
+    for survey in (
+        lambda x: private_ball(x, outer, epsilon),
+        lambda x: private_coverage(x, a_ball(manifold), epsilon),
+        lambda x: private_projected_mean(x, manifold, epsilon),
+    ):
+        made = [given_records.make(which) for which in (0, 1)]
+        outcomes = [attempt(lambda x=x, survey=survey: survey(x)) for x in made]
+        if given_records.container not in ("list", "tuple") and outcomes[0].refusal != outcomes[1].refusal:
+            raise Broken(f"a refusal depends on the records: {[outcome.refusal for outcome in outcomes]}")
+        if given_records.container == "masked" and outcomes[0].refusal is None:
+            raise Broken("a mask was ignored")
+        if outcomes[0].refusal is None:
+            json.loads(outcomes[0].value.to_json())
+            if not str(outcomes[0].value).startswith("PRIVATE"):
+                raise Broken("no receipt")
 
 
 def check_notions(case: tuple[Any, Any, Any, Any]) -> None:
@@ -904,6 +930,7 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     "mechanism": st.sampled_from(["auto", "auto", "intrinsic", "tangent", "ambient", ""]),
     "law": st.sampled_from(["laplace", "gaussian", "cauchy", ""]),
     "compose": st.sampled_from(["plain", "rho", "sum", "x", ""]),
+    "releases": st.sampled_from(["3", "1", "0", "-1", "x"]),
     "solve": st.sampled_from(["epsilon", "rho", "mu", "delta", ""]),
     "center": st.sampled_from(["origin"] * 4 + ["secret.npy", "good.csv", "[0, 0, 1]"])
     | center_texts.filter(lambda text: len(text) < 500),
@@ -1073,6 +1100,7 @@ SURFACES: dict[str, Surface] = {
         check_summary,
         5,
     ),
+    "surveys": Surface(st.tuples(records(small), st.sampled_from([0.5, 5.0]) | odd_numbers), check_surveys, 3),
     "notions": Surface(st.tuples(odd_numbers, odd_numbers, odd_numbers, odd_numbers), check_notions, 2),
     "curator": Surface(st.tuples(records(), _tolerances, _weights), check_curator_with_arrays, 10),
     "estimator": Surface(records(), check_estimator, 4),
