@@ -67,7 +67,8 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        return f"{'Riemannian' if self.kind == 'intrinsic' else 'tangent'} {self.family.capitalize()}"
+        made = IntrinsicMechanism if self.kind == "intrinsic" else TangentMechanism
+        return f"{made.adjective} {self.family.capitalize()}"
 
     @cached_property
     def refusal(self) -> str | None:

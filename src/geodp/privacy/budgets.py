@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, NamedTuple, final
+from typing import NamedTuple, final
 
 from geodp.privacy.amounts import (
     Amount,
@@ -40,9 +40,6 @@ from geodp.privacy.amounts import (
 )
 from geodp.privacy.cost import ApproximateCost, ConcentratedCost, Cost, GaussianCost, PureCost, SumCost, concentrated_rho, cost_of
 from geodp.privacy.notions import ApproximateDP, Privacy
-
-#: Ways to add up a budget in epsilon and delta.
-Compose = Literal["sum", "rho"]
 
 #: Who the neighbours of a data set are, unless said otherwise.
 REPLACE_ONE = "replace one record"

@@ -52,19 +52,19 @@ class Cost(ABC):
                 raise ValueError(f"the {field.name} of a cost must be positive and finite but is {value}")
 
     @property
-    @abstractmethod
     def epsilon(self) -> float:
         """Pure epsilon; infinite if there is none."""
+        return math.inf
 
     @property
-    @abstractmethod
     def rho(self) -> float:
         """Zero-concentrated privacy; infinite if there is none."""
+        return math.inf
 
     @property
-    @abstractmethod
     def mu(self) -> float:
         """Gaussian privacy; infinite if none is known."""
+        return math.inf
 
     @abstractmethod
     def delta_enclosure(self, epsilon: float) -> arb:
@@ -275,10 +275,6 @@ class GaussianCost(Cost):
     kind: ClassVar[str] = "gaussian"
 
     @property
-    def epsilon(self) -> float:
-        return math.inf
-
-    @property
     def rho(self) -> float:
         return _float_above(Fraction(self.shift) ** 2 / 2)
 
@@ -299,16 +295,8 @@ class ConcentratedCost(Cost):
     kind: ClassVar[str] = "concentrated"
 
     @property
-    def epsilon(self) -> float:
-        return math.inf
-
-    @property
     def rho(self) -> float:
         return self.bound
-
-    @property
-    def mu(self) -> float:
-        return math.inf
 
     def delta_enclosure(self, epsilon: float) -> arb:
         return concentrated_delta(self.bound, epsilon)
@@ -325,18 +313,6 @@ class ApproximateCost(Cost):
     limit: float
     slack: float
     kind: ClassVar[str] = "approximate"
-
-    @property
-    def epsilon(self) -> float:
-        return math.inf
-
-    @property
-    def rho(self) -> float:
-        return math.inf
-
-    @property
-    def mu(self) -> float:
-        return math.inf
 
     def delta_enclosure(self, epsilon: float) -> arb:
         return arb(self.slack) + (1 - arb(self.slack)) * pure_delta(self.limit, epsilon)
