@@ -37,12 +37,13 @@ from geodp import (
 )
 from geodp.arithmetic.choosing import choose
 from geodp.arithmetic.entropy import NotPrivate
-from geodp.finding import BallRelease, _possible_radii, plan_search, split
+from geodp.finding import BallRelease, _possible_radii, plan_search
 from geodp.inputs import Array
 from geodp.measurement import Measurement
 from geodp.mechanisms.selection import Selection
 from geodp.privacy.cost import SelectionCost
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
+from geodp.privacy.splitting import split
 from geodp.statistics.counts import Coverage, TangentMean, below, beyond, normal_coordinates
 from geodp.statistics.embedding import embedding_of
 from geodp.statistics.mean import FrechetMean
@@ -138,9 +139,9 @@ def test_one_record_changes_every_count_by_at_most_one(manifold: Manifold) -> No
     grid = np.linspace(-1.0, 1.0, 21)
     for seed in range(6):
         x, y = neighbours(manifold, seed)
-        assert np.abs(np.subtract(beyond(x, ball, radii), beyond(y, ball, radii))).max() <= 1
+        assert np.abs(np.subtract(beyond(x, ball, radii, len(x)), beyond(y, ball, radii, len(y)))).max() <= 1
         directions = np.eye(manifold.dim)
-        assert np.abs(np.subtract(below(x, ball, directions, grid), below(y, ball, directions, grid))).max() <= 1
+        assert np.abs(np.subtract(below(x, ball, directions, grid, len(x)), below(y, ball, directions, grid, len(y)))).max() <= 1
         counts = [Coverage(ball).compute(data, 40) for data in (x, y)]
         assert np.abs(counts[0] - counts[1]).max() <= 1.0
         means = [TangentMean(ball).compute(data, 40) for data in (x, y)]

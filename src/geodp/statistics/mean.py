@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
@@ -16,6 +17,7 @@ from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.records.chunks import Records, open_records
+from geodp.records.persons import Persons
 from geodp.statistics.sensitivity import Bound, sensitivity
 
 #: Secant pairs the solver remembers.
@@ -114,6 +116,8 @@ class FrechetMean:
 
     ball: Ball
     bound: Bound = "sharp"
+    #: Whether each of ``n`` is a person, whose records are averaged first.
+    persons: bool = False
 
     kind: ClassVar[str] = "mean"
     words: ClassVar[str] = "the mean of the clipped records"
@@ -130,9 +134,12 @@ class FrechetMean:
     def tolerance(self) -> float:
         """How far the computed mean may be from the exact one, for every data set in the ball: a function of the ball alone.
 
-        The solver's tolerance, and the difference between the computed point and the exact one that its floats define.
+        The solver's tolerance, and the difference between the computed point and the exact one that its floats define. The mean
+        of a person's records is wrong by as much. Points that all move by ``t`` move their mean by at most ``t s/b``, where ``s``
+        bounds the derivative of ``log_p(x)`` in ``x`` and ``b`` the Hessian from below: both are 1 without positive curvature.
         """
-        return default_tolerance(self.ball) + 4.0 * self.codomain.log_rounding_in_ball(self.ball.center, self.ball.reach)
+        once = default_tolerance(self.ball) + 4.0 * self.codomain.log_rounding_in_ball(self.ball.center, self.ball.reach)
+        return once * (1.0 + _most_stretch(self.ball) / flatness(self.ball)) if self.persons else once
 
     def sensitivity(self, n: int) -> float:
         """How far apart the exact means of neighbouring data sets of ``n`` records may be: :func:`geodp.sensitivity`."""
@@ -155,6 +162,8 @@ class FrechetMean:
 
     def compute(self, x: Any, n: int, progress: Progress | None = None) -> Array:
         """The mean of exactly ``n`` records, to the default tolerance; refused if ``x`` holds another number of them."""
+        if isinstance(x, Persons):
+            x = x.each(partial(means_of_persons, self.ball))
         records = open_records(x, self.ball, None)
         records.check_count(n)
         return _Solver(records, progress).solve(None, least_passes(self.ball, records.evaluator.hessian)).point
@@ -206,6 +215,19 @@ def flatness(ball: Ball) -> float:
     """A lower bound on the Hessian of half the mean squared distance at the mean: gradient steps shrink the error by it."""
     angle = math.sqrt(ball.manifold.curvature) * ball.reach
     return angle / math.tan(angle) if angle > 0.0 else 1.0
+
+
+def _most_stretch(ball: Ball) -> float:
+    """By how much a small move of a point in the ball is lengthened in its logarithm at another one, at most."""
+    angle = 2.0 * math.sqrt(ball.manifold.curvature) * ball.reach
+    return angle / math.sin(angle) if angle > 0.0 else 1.0
+
+
+def means_of_persons(ball: Ball, records: Array, starts: Array) -> Array:
+    """The mean of each person's records, clipped into the ball."""
+    ends = np.append(starts[1:], len(records))
+    points = [frechet_mean(records[start:end], ball).point for start, end in zip(starts, ends, strict=True)]
+    return np.array(points)
 
 
 def _new_directions(changes: Array) -> list[int]:
