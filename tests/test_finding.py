@@ -83,19 +83,19 @@ def far_point(manifold: Manifold, distance: float, seed: int = 0) -> Array:
 
 def test_choices_have_exactly_their_chances() -> None:
     source, size = NotPrivate(3), 20_000
-    weights = [Fraction(0), Fraction(-1, 2), Fraction(-3), Fraction(0)]
-    draws = np.bincount([choose(weights, source) for _ in range(size)], minlength=4) / size
-    chances = np.exp([float(weight) for weight in weights])
+    scores, rate = [0, -1, -6, 0], Fraction(1, 2)
+    draws = np.bincount([choose(scores, rate, source) for _ in range(size)], minlength=4) / size
+    chances = np.exp([0.5 * score for score in scores])
     chances /= chances.sum()
     error = np.sqrt(chances * (1.0 - chances) / size)
     assert (np.abs(draws - chances) < 5.0 * error).all()
-    wrong = np.exp([1.2 * float(weight) for weight in weights])
+    wrong = np.exp([0.6 * score for score in scores])
     assert (np.abs(draws - wrong / wrong.sum()) > 5.0 * error).any(), "a fifth more epsilon would be noticed"
 
 
 def test_a_choice_with_huge_and_tiny_weights_is_exact() -> None:
-    assert choose([Fraction(-(10**6)), Fraction(10**6)], NotPrivate(0)) == 1
-    assert choose([Fraction(5)], NotPrivate(0)) == 0
+    assert choose([-(10**6), 10**6], Fraction(1), NotPrivate(0)) == 1
+    assert choose([5], Fraction(1), NotPrivate(0)) == 0
 
 
 def test_the_exponential_mechanism_keeps_its_privacy_on_the_worst_pair_of_scores() -> None:

@@ -629,11 +629,11 @@ def _exactly(manifold: Manifold, center: Array, velocity: Array) -> tuple[float 
     """The logarithms of density (None: refused) and envelope of a draw with this velocity, and the point where it lands."""
     from fractions import Fraction
 
-    from geodp.arithmetic.intervals import exact_vector, norm, working_precision
+    from geodp.arithmetic.intervals import enclosed_vector, norm, working_precision
     from geodp.laws.exact.radius import RadialLaw
 
     with working_precision(200):
-        v = exact_vector(velocity)
+        v = enclosed_vector(velocity)
         density = manifold.roots.exact_log_density(manifold.exact_radial_part(v))
         envelope = RadialLaw.on(manifold, Fraction(1), "laplace").log_envelope(norm(v))
         chart = np.array([float(x) for x in manifold.exact_chart(center, v)])

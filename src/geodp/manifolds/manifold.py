@@ -222,7 +222,7 @@ class Manifold(ABC):
     # or rotation represents it. A draw is rounded in the chart, and released as what from_chart makes of the rounded numbers.
     # The law of a draw is invariant under every isometry that fixes the base point. So it does not matter which isometry takes
     # the base point to the centre, as long as the choice is made without looking at the random bits and does not change with
-    # the precision: from the floats of the centre, in exact rational arithmetic where ties can occur.
+    # the precision. The work must not depend on what the centre is: no branches, and balls from intervals.enclosed.
 
     @property
     def chart_size(self) -> int:

@@ -156,9 +156,13 @@ class SPD(_PositiveDefinite):
         return v if self.k == 1 else [real for real, _ in eigenvalues(_exact_symmetric(v, self.k))]
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import cholesky, dot, positive_definite
+        from geodp.arithmetic.intervals import Undecided, cholesky, dot, enclosed_matrix, refuse_indefinite
 
-        near = cholesky(positive_definite(center))
+        try:
+            near = cholesky(enclosed_matrix(center))
+        except Undecided:
+            refuse_indefinite(center)
+            raise
         step = cholesky(_exact_symmetric(v, self.k).exp())
         chart: list[arb] = []
         for i in range(self.k):
@@ -233,9 +237,13 @@ class SPDLogEuclidean(_PositiveDefinite):
     # shrunk towards its mean until it is not.
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import log_of_positive_definite, positive_definite
+        from geodp.arithmetic.intervals import Undecided, enclosed_matrix, log_of_positive_definite, refuse_indefinite
 
-        log = log_of_positive_definite(positive_definite(center)) + _exact_symmetric(v, self.k)
+        try:
+            log = log_of_positive_definite(enclosed_matrix(center)) + _exact_symmetric(v, self.k)
+        except Undecided:
+            refuse_indefinite(center)
+            raise
         return [log[i, j] for i in range(self.k) for j in range(i, self.k)]
 
     def from_chart(self, x: Array) -> Array:
