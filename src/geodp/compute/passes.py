@@ -21,7 +21,7 @@ from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import conjugate, spectral, two_sum
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.small_eigen import eigvalsh
-from geodp.manifolds.spd import cholesky, log_of_whitened, vector_from_symmetric
+from geodp.manifolds.spd import cholesky, log_of_whitened, most_spread, vector_from_symmetric
 
 #: Fewer numbers than this are not worth loading compiled code for.
 _WORTH_COMPILING = 100_000
@@ -178,13 +178,14 @@ class _CompiledSPD(CompiledEvaluator):
 
     def __init__(self, manifold: Manifold) -> None:
         super().__init__(manifold)
-        self._frame = np.empty(0), (np.empty(0), np.empty(0), np.empty(0))
+        self._frame = np.empty(0), (np.empty(0), np.empty(0), np.empty(0), 0.0)
 
-    def frame(self, p: Array) -> tuple[Array, Array, Array]:
-        """A writable copy of the point, its Cholesky factor, and the inverse of that."""
+    def frame(self, p: Array) -> tuple[Array, Array, Array, float]:
+        """A writable copy of the point, its Cholesky factor, the inverse of that, and which matrices to factorise."""
         at, frame = self._frame
         if at is not p:
-            frame = np.array(p), *cholesky(p)
+            factor, inverse = cholesky(p)
+            frame = np.array(p), factor, inverse, float(most_spread(p, inverse))
             self._frame = p, frame
         return frame
 

@@ -205,7 +205,7 @@ class Manifold(ABC):
     def log_rounding(self, p: Array, reach: float) -> float:
         """A bound on the rounding error, in the norm at ``p``, of ``raw_log(p, q)`` for every ``q`` within ``reach``.
 
-        It also bounds how far storing ``p`` in float64 may move it.
+        It holds for its coordinates too, and also bounds how far storing ``p`` in float64 may move it.
         """
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:

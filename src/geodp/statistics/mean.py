@@ -138,7 +138,7 @@ class FrechetMean:
         of a person's records is wrong by as much. Points that all move by ``t`` move their mean by at most ``t s/b``, where ``s``
         bounds the derivative of ``log_p(x)`` in ``x`` and ``b`` the Hessian from below: both are 1 without positive curvature.
         """
-        once = default_tolerance(self.ball) + 4.0 * self.codomain.log_rounding_in_ball(self.ball.center, self.ball.reach)
+        once = _tolerance(self.ball)
         return once * (1.0 + _most_stretch(self.ball) / flatness(self.ball)) if self.persons else once
 
     def sensitivity(self, n: int) -> float:
@@ -147,12 +147,16 @@ class FrechetMean:
 
     def check(self, n: int) -> None:
         """A sentence if means in this ball cannot be computed."""
-        ball, tolerance = self.ball, self.tolerance
-        if not tolerance < 0.1 * ball.radius:
+        ball = self.ball
+        if not _resolved(ball):
+            smaller = [Ball(ball.manifold, ball.center, ball.radius * 0.9**i) for i in range(1, 40)]
+            largest = next((f"{each.radius:.2g}" for each in smaller if _resolved(each)), None)
+            remedy = "a centre with a smaller condition number would work"
+            if largest is not None:
+                remedy = f"a radius of {largest} would work, and private_ball can look for a smaller ball inside this one"
             raise ValueError(
-                f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {tolerance:.2g}, more "
-                f"than a tenth of the radius {ball.radius:g}. A smaller radius, or a centre with a smaller condition number, "
-                "would work"
+                f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {self.tolerance:.2g}, "
+                f"more than a tenth of the radius {ball.radius:g}; {remedy}"
             )
         if flatness(ball) < 1e-3:
             raise ValueError(
@@ -167,6 +171,14 @@ class FrechetMean:
         records = open_records(x, self.ball, None)
         records.check_count(n)
         return _Solver(records, progress).solve(None, least_passes(self.ball, records.evaluator.hessian)).point
+
+
+def _resolved(ball: Ball) -> bool:
+    return _tolerance(ball) < 0.1 * ball.radius
+
+
+def _tolerance(ball: Ball) -> float:
+    return default_tolerance(ball) + 4.0 * ball.manifold.log_rounding_in_ball(ball.center, ball.reach)
 
 
 def default_tolerance(ball: Ball) -> float:
