@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
     from geodp.records.dask_files import read_dask
     from geodp.release import Release, private_coverage, private_mean, private_projected_mean, private_summary
+    from geodp.statistics.many import MeanResults, frechet_means
     from geodp.statistics.mean import MeanResult, frechet_mean
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "LedgerLocked",
     "Manifold",
     "MeanResult",
+    "MeanResults",
     "Plan",
     "PlanarShapes",
     "Product",
@@ -72,6 +74,7 @@ __all__ = [
     "__version__",
     "audit",
     "frechet_mean",
+    "frechet_means",
     "plan",
     "private_ball",
     "private_coverage",
@@ -94,6 +97,8 @@ _LATER = {
     "LedgerLocked": "geodp.privacy.ledger",
     "MeanResult": "geodp.statistics.mean",
     "frechet_mean": "geodp.statistics.mean",
+    "MeanResults": "geodp.statistics.many",
+    "frechet_means": "geodp.statistics.many",
     "Plan": "geodp.planning",
     "plan": "geodp.planning",
     "Release": "geodp.release",
