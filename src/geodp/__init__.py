@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from geodp.records.dask_files import read_dask
     from geodp.records.dataset import Dataset
     from geodp.release import private_coverage, private_mean, private_projected_mean, private_summary
+    from geodp.statistics.many import MeanResults, frechet_means
     from geodp.statistics.mean import MeanResult, frechet_mean
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "LedgerLocked",
     "Manifold",
     "MeanResult",
+    "MeanResults",
     "Plan",
     "PlanarShapes",
     "Product",
@@ -76,6 +78,7 @@ __all__ = [
     "__version__",
     "audit",
     "frechet_mean",
+    "frechet_means",
     "plan",
     "private_ball",
     "private_coverage",
@@ -98,6 +101,8 @@ _LATER = {
     "LedgerLocked": "geodp.privacy.ledger",
     "MeanResult": "geodp.statistics.mean",
     "frechet_mean": "geodp.statistics.mean",
+    "MeanResults": "geodp.statistics.many",
+    "frechet_means": "geodp.statistics.many",
     "Plan": "geodp.planning",
     "plan": "geodp.planning",
     **dict.fromkeys(("Release", "GroupedRelease"), "geodp.receipt"),

@@ -23,15 +23,15 @@ from geodp.statistics.sensitivity import Bound, sensitivity
 #: Secant pairs the solver remembers.
 _MEMORY = 6
 #: In balls so wide that no tolerance like this can be promised, the solver goes on to it all the same, if the records let it.
-_FINE = 1e-7
+FINE = 1e-7
 #: What a computed length may lack because its square, or those of its parts, are below the smallest float.
-_UNDERFLOW = 1e-150
+UNDERFLOW = 1e-150
 #: The smallest tolerance that can be asked for: in the smallest balls even the default one is above it.
 _LEAST_TOLERANCE = 1e-20 * SHORTEST
 #: A secant is used if the sine of its angle to the span of later ones exceeds this.
-_OFF_SPAN = 0.02
+OFF_SPAN = 0.02
 #: A safeguard that no data set reaches: the error bound of the default tolerance is met after a few passes.
-_MOST_PASSES = 100_000
+MOST_PASSES = 100_000
 
 Progress = Callable[[int, int, int | None], None]
 
@@ -191,7 +191,7 @@ def default_tolerance(ball: Ball) -> float:
     return min(2.0 * ball.reach, _certificate(ball, 8.0 * rounding))
 
 
-def _checked_tolerance(tolerance: float) -> float:
+def checked_tolerance(tolerance: float) -> float:
     value = real_number(tolerance, "the tolerance")
     if not value > 0.0:
         raise ValueError(f"the tolerance must be positive but is {value}")
@@ -253,7 +253,7 @@ def _new_directions(changes: Array) -> list[int]:
         length = float(np.linalg.vector_norm(changes[:, i]))
         rest = changes[:, i] - basis @ (basis.T @ changes[:, i])
         across = float(np.linalg.vector_norm(rest))
-        if across > _OFF_SPAN * length:
+        if across > OFF_SPAN * length:
             told.append(i)
             basis = np.concatenate([basis, (rest / across)[:, None]], axis=1)
     return told
@@ -287,7 +287,7 @@ class _Solver:
     def solve(self, tolerance: float | None, least: int = 1) -> MeanResult:
         goal = default_tolerance(self.ball)
         if tolerance is not None:
-            tolerance = _checked_tolerance(tolerance)
+            tolerance = checked_tolerance(tolerance)
         state = self._evaluate(self.ball.center)
         stalled = 0
         while state.bound > (goal if tolerance is None else tolerance):
@@ -296,7 +296,7 @@ class _Solver:
                     f"the tolerance {tolerance:.3g} is below what float64 can certify for these records; "
                     f"{goal:.3g} can always be met in this ball"
                 )
-            if self.passes >= _MOST_PASSES:
+            if self.passes >= MOST_PASSES:
                 raise RuntimeError(f"no convergence in {self.passes} passes")
             self.lowest = min(self.lowest, state.gamma)
             trial = self._advance(state)
@@ -313,7 +313,7 @@ class _Solver:
 
     def _refined(self, state: _State) -> _State:
         """On from a point that meets the tolerance of a wide ball, as far as the records allow: nothing here may fail."""
-        while state.bound > _FINE and state.gamma > state.rounding:
+        while state.bound > FINE and state.gamma > state.rounding:
             try:
                 trial = self._advance(state)
             except np.linalg.LinAlgError:  # a point whose floats are past all digits
@@ -388,7 +388,7 @@ class _Solver:
         mass = 1.0 if self.records.weights is not None else 1.0 / total.count
         coordinates = mass * (total.log + total.log_low)
         gamma = float(np.linalg.vector_norm(coordinates))
-        rounding = min(self.manifold.log_rounding(p, 1.0001 * total.reach), self.most_rounding) + _UNDERFLOW
+        rounding = min(self.manifold.log_rounding(p, 1.0001 * total.reach), self.most_rounding) + UNDERFLOW
         upper = gamma * (1.0 + self.manifold.dim * EPSILON) + rounding + sum_rounding(math.sqrt(mass * total.square))
         gradient = self.manifold.raw_tangent(p, coordinates)
         try:
