@@ -565,7 +565,15 @@ class Order:
         return Order(statistic, privacy, unit=self.unit, neighbours=self.neighbours)
 
     def measurement(self, n: int) -> Measurement:
-        return Measurement(self.statistic, n, self.own, self.mechanism, self.law, self.project, self.neighbours)
+        # of many groups, many have the same number of members
+        if n not in self._made:
+            options = self.mechanism, self.law, self.project, self.neighbours
+            self._made[n] = Measurement(self.statistic, n, self.own, *options)
+        return self._made[n]
+
+    @cached_property
+    def _made(self) -> dict[int, Measurement]:
+        return {}
 
     def cost(self, n: int) -> Cost:
         """What a release about ``n`` members costs; where ``n`` is private, what it costs whatever that is."""
@@ -599,10 +607,9 @@ class _Job:
     ) -> None:
         self.order, self.members, self.simulate, self.progress = order, members, simulate, progress
         self.n = 1 if members is None else members.count
-        self._true, self._cover = true, None
-        if order.counted:
-            assert order.count
-            self._least = order.least()  # or a sentence, before anything is charged
+        self.true = true
+        self._count: Release | None = None
+        self._least = order.least() if order.counted else 1  # or a sentence, before anything is charged
 
     @cached_property
     def cost(self) -> Cost:
@@ -612,47 +619,30 @@ class _Job:
     def _used(self) -> int:
         return self.n if self.members is None else self.members.count
 
-    def compute(self) -> None:
-        """What is hidden later. Where the number of members is to be drawn first, that is not yet possible."""
-        if self._true is None and not self.order.counted:
-            self._compute()
-
-    def _compute(self) -> None:
-        order, members = self.order, self.members
-        assert members is not None
-        statistic: Any = order.statistic
-        more = (self.progress,) if isinstance(statistic, FrechetMean) else ()
-        self._true = computed(lambda: statistic.compute(members.source, members.count, *more))
-        if order.cover is not None:
-            cover: Any = order.cover.statistic
-            self._cover = computed(lambda: cover.compute(members.source, members.count))
-
-    def draw(self, account: Account, charge: int | None) -> Release:
-        count = self._resize() if self.order.counted else None
-        if self._true is None:
-            self._compute()
-        cover = None if self.order.cover is None else self._drawn(self.order.cover, self._cover)
-        assert cover is None or isinstance(cover, CoverageRelease)
-        return self._drawn(
-            self.order,
-            self._true,
-            dataset=account.dataset,
-            charge=charge,
-            count=count,
-            coverage=cover,
-            coverage_share=self.order.coverage,
-        )
-
-    def _resize(self) -> Release:
+    def resize(self) -> None:
         """Draw how many members to use; drop some at random, or add some that are no points."""
         order, members = self.order, self.members
         assert members is not None
         assert order.count is not None
-        count = self._drawn(order.count, np.array([float(members.count)]), n=None)
-        self.n = used(count.noise, count.value, self._least)
+        self._count = self._drawn(order.count, np.array([float(members.count)]), n=None)
+        self.n = used(self._count.noise, self._count.value, self._least)
         chance = secrets.SystemRandom() if self.simulate is None else Random(int(self.simulate.integers(2**63)))
         self.members = members.resized(self.n, chance)
-        return count
+
+    def compute(self, order: Order) -> Array:
+        """What noise is to hide."""
+        statistic: Any = order.statistic
+        members = self.members
+        assert members is not None
+        more = (self.progress,) if isinstance(statistic, FrechetMean) else ()
+        return computed(lambda: statistic.compute(members.source, members.count, *more))
+
+    def draw(self, account: Account, charge: int | None) -> Release:
+        order, cover = self.order, None
+        if order.cover is not None:
+            cover = self._drawn(order.cover, self.compute(order.cover))
+        named = {"dataset": account.dataset, "charge": charge, "count": self._count}
+        return self._drawn(order, self.true, **named, coverage=cover, coverage_share=order.coverage)
 
     def _drawn(self, order: Order, true: Array | None, **more: Any) -> Release:
         measurement = order.measurement(max(1, self._used))
@@ -704,29 +694,49 @@ def released(order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: A
 
 
 def _one_release(job: _Job, account: Account) -> Release:
-    """Check the budget, compute, charge, draw, write the receipt."""
     order = job.order
-    account.check(job.cost, order.privacy, order.neighbours)
-    job.compute()
-    charge = account.charge(job.cost, order.privacy, f"{order.statistic.kind} on {order.manifold}", order.neighbours)
-    release = job.draw(account, charge)
+    charge, (release,) = _releases([job], job.cost, order, f"{order.statistic.kind} on {order.manifold}", account)
     account.attach(charge, release.to_json)
     return release
 
 
 def _group_releases(jobs: dict[Name, _Job], whole: Order, account: Account) -> GroupedRelease:
-    """The same for all groups, which are charged together."""
     first = next(iter(jobs.values())).order
     cost = cost_of_groups([job.cost for job in jobs.values()], whole.privacy, first.privacy != whole.privacy)
-    account.check(cost, whole.privacy, whole.neighbours)
-    for job in jobs.values():
-        job.compute()
     what = f"{whole.statistic.kind} on {whole.manifold} of {len(jobs)} groups"
-    charge = account.charge(cost, whole.privacy, what, whole.neighbours)
-    releases = {name: job.draw(account, charge) for name, job in jobs.items()}
-    release = GroupedRelease(releases, whole.privacy, whole.neighbours, account.dataset, charge)
+    charge, releases = _releases(list(jobs.values()), cost, whole, what, account)
+    named = dict(zip(jobs, releases, strict=True))
+    release = GroupedRelease(named, whole.privacy, whole.neighbours, account.dataset, charge)
     account.attach(charge, release.to_json)
     return release
+
+
+def _releases(jobs: list[_Job], cost: Cost, whole: Order, what: str, account: Account) -> tuple[int | None, list[Release]]:
+    """Check the budget, compute, charge, draw. Where the numbers of members are drawn, all the rest comes after that."""
+    account.check(cost, whole.privacy, whole.neighbours)
+    counted = jobs[0].order.counted
+    if not counted:
+        _compute(jobs)
+    charge = account.charge(cost, whole.privacy, what, whole.neighbours)
+    if counted:
+        for job in jobs:
+            job.resize()
+        _compute(jobs)
+    return charge, [job.draw(account, charge) for job in jobs]
+
+
+def _compute(jobs: list[_Job]) -> None:
+    """What noise is to hide, for every job; means of many groups together, which is much faster than one by one."""
+    statistic = jobs[0].order.statistic
+    arrays = [job.members.source for job in jobs if job.members is not None]
+    if len(jobs) > 1 and isinstance(statistic, FrechetMean) and all(isinstance(array, np.ndarray) for array in arrays):
+        points = computed(lambda: statistic.compute_each(arrays))
+        for job, point in zip(jobs, points, strict=True):
+            job.true = point
+        return
+    for job in jobs:
+        if job.true is None:
+            job.true = job.compute(job.order)
 
 
 def used(noise: Mechanism, count: Array, least: int) -> int:

@@ -314,13 +314,13 @@ def log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
 
 #: Past this ratio of its eigenvalues a whitened matrix is factorised, or earlier where the condition of ``p`` costs digits too:
 #: the product of the two stays below the second number, but for ratios below the third.
-MOST_SPREAD, _MOST_LOST, _LEAST_SPREAD = 1e4, 1e6, 4.0
+MOST_SPREAD, MOST_LOST, LEAST_SPREAD = 1e4, 1e6, 4.0
 
 
 def most_spread(p: Array, inverse: Array) -> Array:
     """Up to which ratio of its eigenvalues a matrix whitened at ``p`` is good enough: ``p`` and its inverse factor."""
     condition = np.trace(p, axis1=-2, axis2=-1) * frobenius(inverse) ** 2  # at least the condition number
-    return np.clip(_MOST_LOST / condition, _LEAST_SPREAD, MOST_SPREAD)
+    return np.clip(MOST_LOST / condition, LEAST_SPREAD, MOST_SPREAD)
 
 
 def whitening_rounding(k: int, p: float, q: float, spread: float) -> float:
@@ -336,8 +336,8 @@ def whitening_rounding(k: int, p: float, q: float, spread: float) -> float:
     In a wide ball this is within a constant of what storing a mean in floats costs, epsilon times its condition.
     """
     lost = p * min(spread, q)
-    if spread > MOST_SPREAD or k**2 * p * spread > _MOST_LOST:  # else nothing is factorised
-        lost = min(lost, p * MOST_SPREAD, max(_MOST_LOST, _LEAST_SPREAD * p)) + 0.5 * (math.sqrt(p) + math.sqrt(q)) ** 2
+    if spread > MOST_SPREAD or k**2 * p * spread > MOST_LOST:  # else nothing is factorised
+        lost = min(lost, p * MOST_SPREAD, max(MOST_LOST, LEAST_SPREAD * p)) + 0.5 * (math.sqrt(p) + math.sqrt(q)) ** 2
     return 4.0 * (k + 4) * EPSILON * lost
 
 

@@ -17,7 +17,7 @@ from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.records.chunks import Records, open_records
-from geodp.records.persons import Persons
+from geodp.records.persons import Indices, Persons
 from geodp.statistics.sensitivity import Bound, sensitivity
 
 #: Secant pairs the solver remembers.
@@ -167,10 +167,19 @@ class FrechetMean:
     def compute(self, x: Any, n: int, progress: Progress | None = None) -> Array:
         """The mean of exactly ``n`` records, to the default tolerance; refused if ``x`` holds another number of them."""
         if isinstance(x, Persons):
-            x = x.each(partial(means_of_persons, self.ball))
+            x = x.each(partial(_means_of_persons, self.ball))
         records = open_records(x, self.ball, None)
         records.check_count(n)
         return _Solver(records, progress).solve(None, least_passes(self.ball, records.evaluator.hessian)).point
+
+    def compute_each(self, arrays: list[Array]) -> Array:
+        """The means of several data sets, a row each, together."""
+        from geodp.statistics.many import group_means
+
+        starts = np.append(0, np.cumsum([len(array) for array in arrays]))
+        with np.errstate(all="ignore"):
+            records = np.concatenate([array.astype(np.float64) for array in arrays])
+        return group_means(records, starts, self.ball, least=least_passes(self.ball, "its mean over directions")).points
 
 
 def _resolved(ball: Ball) -> bool:
@@ -235,11 +244,13 @@ def _most_stretch(ball: Ball) -> float:
     return angle / math.sin(angle) if angle > 0.0 else 1.0
 
 
-def means_of_persons(ball: Ball, records: Array, starts: Array) -> Array:
+def _means_of_persons(ball: Ball, records: Array, starts: Indices) -> Array:
     """The mean of each person's records, clipped into the ball."""
-    ends = np.append(starts[1:], len(records))
-    points = [frechet_mean(records[start:end], ball).point for start, end in zip(starts, ends, strict=True)]
-    return np.array(points)
+    from geodp.statistics.many import group_means
+
+    return group_means(
+        records, np.append(starts, len(records)), ball, least=least_passes(ball, "its mean over directions")
+    ).points
 
 
 def _new_directions(changes: Array) -> list[int]:
