@@ -64,16 +64,8 @@ class PlanarShapes(Manifold):
         return Roots.of([[1], [2]], [2 * self.landmarks - 6, 1], sign=1, cut=Fraction(1, 4))
 
     @property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.landmarks, 2)
-
-    @property
     def origin(self) -> Array:
         return pairs_of_complex(self._modes()[:, 1])
-
-    @property
-    def cut_locus(self) -> str:
-        return "complex-orthogonal shapes, at distance pi/2"
 
     @property
     def embedding(self) -> Embedding:
@@ -127,9 +119,6 @@ class PlanarShapes(Manifold):
     def raw_dist(self, p: Array, q: Array) -> Array:
         across, product = _across(p, q)
         return np.arctan2(frobenius(across), np.abs(product))
-
-    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
-        return np.einsum("...ij,...ij->...", u, v) + np.zeros(p.shape[:-2])
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         # the polygon is the first Fourier mode and the constant the zeroth: the others span its horizontal space
