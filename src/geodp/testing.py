@@ -557,13 +557,13 @@ def _error_of_logs(manifold: Manifold, p: Array, q: Array) -> float:
     """
     from flint import arb, arb_mat
 
-    from geodp.arithmetic.intervals import exact_vector, working_precision
+    from geodp.arithmetic.intervals import working_precision
 
     found = manifold.raw_coordinates(p, manifold.raw_log(p, q))
     axes = np.linalg.qr(_rng(manifold).normal(size=(manifold.dim, manifold.dim)))[0]
     step = 0.1 * min(1.0, manifold.injectivity_radius)
     with working_precision(400):
-        ends = [manifold.exact_chart(p, exact_vector(step * axis)) for axis in axes]
+        ends = [manifold.exact_chart(p, _exact(step * axis)) for axis in axes]
         points = np.stack([manifold.from_chart(np.array([float(x) for x in end])) for end in ends])
         turn = manifold.raw_coordinates(p, manifold.raw_log(p, points)).T @ axes / step
         exact = arb_mat([_exact_log(manifold, p, end, start) for end, start in zip(q, found @ turn, strict=True)])
@@ -574,14 +574,18 @@ def _error_of_logs(manifold: Manifold, p: Array, q: Array) -> float:
         return math.sqrt(sum(float(x) ** 2 for x in (floats - exact * best).entries()))
 
 
+def _exact(x: Array) -> list[arb]:
+    from flint import arb
+
+    return [arb(float(entry)) for entry in x]
+
+
 def _exact_log(manifold: Manifold, p: Array, q: Array, start: Array) -> list[arb]:
     """The velocity whose exact chart at ``p`` is that of ``q``: three steps of Newton's method from the one in floats."""
     from flint import arb
 
-    from geodp.arithmetic.intervals import exact_vector
-
-    target = manifold.exact_chart(q, exact_vector(np.full(manifold.dim, 1e-100)))  # of q itself; some divide by the length
-    v, small = exact_vector(start), arb(2) ** -100
+    target = manifold.exact_chart(q, _exact(np.full(manifold.dim, 1e-100)))  # of q itself; some divide by the length
+    v, small = _exact(start), arb(2) ** -100
 
     def missing(v: list[arb]) -> list[arb]:
         return [b - a for a, b in zip(manifold.exact_chart(p, v), target, strict=True)]
@@ -777,11 +781,11 @@ def _exactly(manifold: Manifold, center: Array, velocity: Array) -> tuple[float 
     """The logarithms of density (None: refused) and envelope of a draw with this velocity, and the point where it lands."""
     from fractions import Fraction
 
-    from geodp.arithmetic.intervals import exact_vector, norm, working_precision
+    from geodp.arithmetic.intervals import enclosed_vector, norm, working_precision
     from geodp.laws.exact.radius import RadialLaw
 
     with working_precision(200):
-        v = exact_vector(velocity)
+        v = enclosed_vector(velocity)
         density = manifold.roots.exact_log_density(manifold.exact_radial_part(v))
         envelope = RadialLaw.on(manifold, Fraction(1), "laplace").log_envelope(norm(v))
         chart = np.array([float(x) for x in manifold.exact_chart(center, v)])

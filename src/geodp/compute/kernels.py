@@ -102,7 +102,7 @@ def _angle(chord_square: float, opposite: bool) -> tuple[float, float]:
 
 
 @compiled
-def _cholesky(matrix: Array, scale: float, factor: Array) -> bool:
+def cholesky(matrix: Array, scale: float, factor: Array) -> bool:
     """The Cholesky factor of ``scale`` times the symmetric part of a matrix; no if there is none in float64."""
     k = len(matrix)
     for j in range(k):
@@ -136,9 +136,9 @@ def _spectrum(matrix: Array, inverse: Array, vectors: Array, logs: Array) -> boo
             size = max(size, abs(matrix[i, j]))
             apart = max(apart, abs(matrix[i, j] - matrix[j, i]))
     # the factor of the matrix as it is must exist: that is what makes a record valid
-    if not (apart <= SYMMETRIC * size and size > 0.0 and _cholesky(matrix, 1.0, vectors)):
+    if not (apart <= SYMMETRIC * size and size > 0.0 and cholesky(matrix, 1.0, vectors)):
         return False
-    if not _cholesky(matrix, 1.0 / size, vectors):
+    if not cholesky(matrix, 1.0 / size, vectors):
         return False
     for i in range(k - 1, -1, -1):
         for j in range(k):
@@ -212,7 +212,7 @@ def far_matrix(
                 for m in range(k):
                     total += room[i, m] * room[j, m]
                 x[i, j] = x[j, i] = total
-        good = _cholesky(x, 1.0, room)  # later passes rely on it
+        good = cholesky(x, 1.0, room)  # later passes rely on it
     if good:
         return radius
     for i in range(k):

@@ -226,15 +226,15 @@ class Manifold(ABC):
     # or rotation represents it. A draw is rounded in the chart, and released as what from_chart makes of the rounded numbers.
     # The law of a draw is invariant under every isometry that fixes the base point. So it does not matter which isometry takes
     # the base point to the centre, as long as the choice is made without looking at the random bits and does not change with
-    # the precision: from the floats of the centre, in exact rational arithmetic where ties can occur.
+    # the precision. The work must not depend on what the centre is: no branches, and balls from intervals.enclosed.
 
     @final
     @cached_property
     def chart_size(self) -> int:
         """Number of coordinates of the chart."""
-        from geodp.arithmetic.intervals import exact_vector
+        from geodp.arithmetic.intervals import enclosed_vector
 
-        return len(self.exact_chart(self.origin, exact_vector(np.full(self.dim, 1e-3))))
+        return len(self.exact_chart(self.origin, enclosed_vector(np.full(self.dim, 1e-3))))
 
     @property
     def chart_units(self) -> tuple[int | None, ...]:

@@ -185,9 +185,13 @@ class SPD(AffineInvariant):
         return v if self.k == 1 else [real for real, _ in eigenvalues(_exact_symmetric(v, self.k))]
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import cholesky, dot, positive_definite
+        from geodp.arithmetic.intervals import Undecided, cholesky, dot, enclosed_matrix, refuse_indefinite
 
-        near = cholesky(positive_definite(center))
+        try:
+            near = cholesky(enclosed_matrix(center))
+        except Undecided:
+            refuse_indefinite(center)
+            raise
         step = cholesky(_exact_symmetric(v, self.k).exp())
         chart: list[arb] = []
         for i in range(self.k):
@@ -262,9 +266,13 @@ class SPDLogEuclidean(PositiveDefinite):
     # shrunk towards its mean until it is not.
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import log_of_positive_definite, positive_definite
+        from geodp.arithmetic.intervals import Undecided, enclosed_matrix, log_of_positive_definite, refuse_indefinite
 
-        log = log_of_positive_definite(positive_definite(center)) + _exact_symmetric(v, self.k)
+        try:
+            log = log_of_positive_definite(enclosed_matrix(center)) + _exact_symmetric(v, self.k)
+        except Undecided:
+            refuse_indefinite(center)
+            raise
         return [log[i, j] for i in range(self.k) for j in range(i, self.k)]
 
     def from_chart(self, x: Array) -> Array:
@@ -344,13 +352,13 @@ def log_of_whitened(inverse: Matrix, p: Matrix, q: Matrix) -> tuple[Array, Matri
 
 #: Past this ratio of its eigenvalues a whitened matrix is factorised, or earlier where the condition of ``p`` costs digits too:
 #: the product of the two stays below the second number, but for ratios below the third.
-MOST_SPREAD, _MOST_LOST, _LEAST_SPREAD = 1e4, 1e6, 4.0
+MOST_SPREAD, MOST_LOST, LEAST_SPREAD = 1e4, 1e6, 4.0
 
 
 def most_spread(p: Matrix, inverse: Matrix) -> Array:
     """Up to which ratio of its eigenvalues a matrix whitened at ``p`` is good enough: ``p`` and its inverse factor."""
     condition = np.trace(p, axis1=-2, axis2=-1).real * frobenius(inverse) ** 2  # at least the condition number
-    return np.clip(_MOST_LOST / condition, _LEAST_SPREAD, MOST_SPREAD)
+    return np.clip(MOST_LOST / condition, LEAST_SPREAD, MOST_SPREAD)
 
 
 def whitening_rounding(k: int, p: float, q: float, spread: float) -> float:
@@ -366,8 +374,8 @@ def whitening_rounding(k: int, p: float, q: float, spread: float) -> float:
     In a wide ball this is within a constant of what storing a mean in floats costs, epsilon times its condition.
     """
     lost = p * min(spread, q)
-    if spread > MOST_SPREAD or k**2 * p * spread > _MOST_LOST:  # else nothing is factorised
-        lost = min(lost, p * MOST_SPREAD, max(_MOST_LOST, _LEAST_SPREAD * p)) + 0.5 * (math.sqrt(p) + math.sqrt(q)) ** 2
+    if spread > MOST_SPREAD or k**2 * p * spread > MOST_LOST:  # else nothing is factorised
+        lost = min(lost, p * MOST_SPREAD, max(MOST_LOST, LEAST_SPREAD * p)) + 0.5 * (math.sqrt(p) + math.sqrt(q)) ** 2
     return 4.0 * (k + 4) * EPSILON * lost
 
 
