@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
     from geodp.records.dask_files import read_dask
     from geodp.release import Release, private_coverage, private_mean, private_projected_mean, private_summary
+    from geodp.spread import private_covariance, private_variance
     from geodp.statistics.mean import MeanResult, frechet_mean
 
 __all__ = [
@@ -74,10 +75,12 @@ __all__ = [
     "frechet_mean",
     "plan",
     "private_ball",
+    "private_covariance",
     "private_coverage",
     "private_mean",
     "private_projected_mean",
     "private_summary",
+    "private_variance",
     "read_dask",
     "sensitivity",
 ]
@@ -99,6 +102,7 @@ _LATER = {
     "Release": "geodp.release",
     "private_ball": "geodp.finding",
     **dict.fromkeys(("private_mean", "private_summary", "private_coverage", "private_projected_mean"), "geodp.release"),
+    **dict.fromkeys(("private_variance", "private_covariance"), "geodp.spread"),
     **dict.fromkeys(("PureDP", "ApproximateDP", "ZeroConcentratedDP", "GaussianDP"), "geodp.privacy.notions"),
     "read_dask": "geodp.records.dask_files",
 }

@@ -13,8 +13,9 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from textwrap import shorten
-from typing import Any, NamedTuple, TypeVar, final, get_args
+from typing import Any, NamedTuple, Protocol, TypeVar, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +25,7 @@ from geodp.arithmetic.entropy import NotPrivate
 from geodp.files import parse_manifold
 from geodp.inputs import Array, is_line, real_number, refuse_mask
 from geodp.laws.flat import Family
-from geodp.manifolds import Euclidean, Manifold
+from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.choice import MechanismName
@@ -520,7 +521,7 @@ def private_coverage(
     (True, True)
     """
     checked_ball(ball)
-    release = _released_counts(Coverage(ball), x, privacy_of(epsilon, delta, rho, mu), ledger, dataset, simulate)
+    release = release_of_sum(Coverage(ball), x, privacy_of(epsilon, delta, rho, mu), ledger, dataset, simulate)
     assert isinstance(release, CoverageRelease)
     return release
 
@@ -559,15 +560,22 @@ def private_projected_mean(
         raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
     statistic = ProjectedMean(manifold)
     assert statistic.embedding  # or a sentence why there is none
-    release = _released_counts(statistic, x, privacy_of(epsilon, delta, rho, mu), ledger, dataset, simulate)
+    release = release_of_sum(statistic, x, privacy_of(epsilon, delta, rho, mu), ledger, dataset, simulate)
     assert isinstance(release, ProjectedRelease)
     return release
 
 
-def _released_counts(
-    statistic: Coverage | ProjectedMean, x: Any, privacy: Privacy, ledger: Any, dataset: Any, simulate: Any
+class Computable(Statistic, Protocol):
+    """A statistic that needs nothing but the records to be computed, such as a sum over them."""
+
+    def compute(self, x: Any, n: int) -> Array:
+        """Its value for exactly ``n`` records; what is private never shows but in that value."""
+
+
+def release_of_sum(
+    statistic: Computable, x: Any, privacy: Privacy, ledger: Ledger | None, dataset: str | None, simulate: Any
 ) -> Release:
-    """A release of a statistic that is a sum over records."""
+    """Release a statistic such as a sum over records. Its kind is one of :data:`KINDS`."""
     account = Account.of(ledger, dataset, simulate)
     _check_options(None, simulate)
     refuse_mask(x, "x")
@@ -684,10 +692,10 @@ def _release(
     what = f"{statistic.kind} on {statistic.place if isinstance(statistic.place, Manifold) else statistic.place.manifold}"
     charge = account.charge(noise.cost, measurement.privacy, what, measurement.neighbours)
     value, grid = computed(lambda: _drawn(noise, true, simulate), said=())
-    projected = isinstance(statistic, ProjectedMean)
-    release = _RELEASES[statistic.kind](
-        value=statistic.embedding.nearest(value) if isinstance(statistic, ProjectedMean) else value,
-        vector=value if projected else None,
+    kind = KINDS[statistic.kind]
+    release = kind.release(
+        value=value if kind.value is None else kind.value(statistic, value),
+        vector=None if kind.value is None else value,
         privacy=measurement.privacy,
         noise=noise,
         statistic=statistic,
@@ -741,13 +749,43 @@ def _flag(project: Any) -> bool | None:
 
 # ---------------------------------------------------------------------- reading receipts
 
-#: The kinds of releases, by the names of their statistics.
-_RELEASES: dict[str, type[Release]] = {
-    FrechetMean.kind: Release,
-    ClaimedSummary.kind: Release,
-    Coverage.kind: CoverageRelease,
-    ProjectedMean.kind: ProjectedRelease,
+Stored = dict[str, Any]
+
+
+class Kind(NamedTuple):
+    """How releases of one kind of statistic are made from a draw, and read from a receipt."""
+
+    release: type[Release]
+    #: The statistic that a receipt is about.
+    statistic: Callable[[Stored, Manifold, Ball | None], Statistic]
+    #: The value, from the vector that was drawn; None if they are the same.
+    value: Callable[[Any, Array], Array] | None = None
+    #: Fields of a receipt that must not be null.
+    needs: tuple[str, ...] = ()
+
+
+def _projected_value(statistic: ProjectedMean, vector: Array) -> Array:
+    return statistic.embedding.nearest(vector)
+
+
+#: The kinds of releases, by the names of their statistics. Modules above this one add theirs when they are loaded.
+KINDS: dict[str, Kind] = {
+    FrechetMean.kind: Kind(
+        Release, lambda stored, manifold, ball: FrechetMean(_given(ball), stored["bound"]), needs=("n", "bound", "radius")
+    ),
+    ClaimedSummary.kind: Kind(Release, lambda stored, manifold, ball: ClaimedSummary(manifold, stored["sensitivity"], ball)),
+    Coverage.kind: Kind(CoverageRelease, lambda stored, manifold, ball: Coverage(_given(ball)), needs=("n", "radius")),
+    ProjectedMean.kind: Kind(
+        ProjectedRelease, lambda stored, manifold, ball: ProjectedMean(manifold), _projected_value, ("vector",)
+    ),
 }
+#: Modules that add kinds. They are loaded when a receipt is read, since whoever reads one may have loaded nothing else.
+_ADD_KINDS = ("geodp.spread",)
+
+
+def _given(ball: Ball | None) -> Ball:
+    assert ball is not None
+    return ball
 
 
 class _InvalidField(ValueError):
@@ -790,7 +828,6 @@ _STORED: dict[str, _Requirement] = {
     **dict.fromkeys(("epsilon", "delta", "rho", "mu", "radius"), _or_null(_POSITIVE)),
     "tolerance": _Requirement("a number from 0 on", lambda value: _is_positive(value) or (value == 0 and value is not False)),
     "mechanism": _Requirement(f"one of {', '.join(_MECHANISMS)}", lambda value: isinstance(value, str) and value in _MECHANISMS),
-    "summary": _Requirement(f"one of {', '.join(_RELEASES)}", lambda value: value in _RELEASES),
     "bound": _or_null(_Requirement(f"one of {', '.join(get_args(Bound))}", lambda value: value in get_args(Bound))),
     "numerics": _Requirement(f"{EXACT} or {SIMULATED}", lambda value: value in (EXACT, SIMULATED)),
     "n": _or_null(_WHOLE),
@@ -803,11 +840,15 @@ _STORED: dict[str, _Requirement] = {
 _BEFORE: dict[str, Any] = {"summary": "mean", "delta": None, "rho": None, "mu": None}
 
 
-def _first_invalid(stored: dict[str, Any]) -> str | None:
+def _first_invalid(stored: Stored) -> str | None:
     """A sentence about the first invalid field, or None."""
+    for module in _ADD_KINDS:
+        import_module(module)
     for name, default in _BEFORE.items():
         stored.setdefault(name, default)
     stored.setdefault("epsilon", None)
+    if stored["summary"] not in KINDS:
+        return f"its summary must be one of {', '.join(KINDS)}"
     for name, (words, met) in _STORED.items():
         if not met(stored[name]):
             return f"its {name} must be {words}"
@@ -818,20 +859,19 @@ def _first_invalid(stored: dict[str, Any]) -> str | None:
         return f"its grid must be {_POSITIVE.words} if its numerics are {EXACT} and null otherwise"
     if (stored["dataset"] is None) != (stored["charge"] is None):
         return "its dataset and its charge go together"
-    if stored["summary"] == FrechetMean.kind and None in (stored["n"], stored["bound"], stored["radius"]):
-        return "its n, its bound and its radius belong to a mean"
-    if stored["summary"] == Coverage.kind and None in (stored["n"], stored["radius"]):
-        return "its n and its radius belong to a coverage"
+    for name in KINDS[stored["summary"]].needs:
+        if stored[name] is None:
+            return f"its {name} belongs to a {stored['summary']}"
     return None
 
 
-def _restored(stored: dict[str, Any]) -> Release:
+def _restored(stored: Stored) -> Release:
     manifold = parse_manifold(stored["manifold"])
     privacy = privacy_of(*(stored[name] for name in ("epsilon", "delta", "rho", "mu")))
     ball = None if stored["radius"] is None else Ball(manifold, stored["center"], stored["radius"])
-    statistic = _stored_statistic(stored, manifold, ball)
-    value = _stored_point(stored["value"], Euclidean(2) if isinstance(statistic, Coverage) else manifold)
-    vector = _stored_point(stored["vector"], statistic.codomain) if isinstance(statistic, ProjectedMean) else None
+    made = KINDS[stored["summary"]]
+    statistic = made.statistic(stored, manifold, ball)
+    value, vector = _stored_value(stored, made, statistic, manifold)
     kind, family = _MECHANISMS[stored["mechanism"]]
     cost = _stored_cost(stored)
     noise: Mechanism
@@ -842,7 +882,7 @@ def _restored(stored: dict[str, Any]) -> Release:
         noise = IntrinsicMechanism(stored["scale"], family, cost, statistic.codomain, statistic.ball, stored["projected"])
         _check_law(noise)
     _check_consistent(stored, statistic, privacy, noise)
-    return _RELEASES[stored["summary"]](
+    return made.release(
         value=value,
         vector=vector,
         privacy=privacy,
@@ -856,14 +896,18 @@ def _restored(stored: dict[str, Any]) -> Release:
     )
 
 
-def _stored_statistic(stored: dict[str, Any], manifold: Manifold, ball: Ball | None) -> Statistic:
-    match stored["summary"]:
-        case ClaimedSummary.kind:
-            return ClaimedSummary(manifold, stored["sensitivity"], ball)
-        case ProjectedMean.kind:
-            return ProjectedMean(manifold)
-    assert ball is not None
-    return Coverage(ball) if stored["summary"] == Coverage.kind else FrechetMean(ball, stored["bound"])
+def _stored_value(stored: Stored, made: Kind, statistic: Statistic, manifold: Manifold) -> tuple[Array, Array | None]:
+    """The value, and the vector that it was computed from if it was: then they must agree."""
+    if made.value is None:
+        return _stored_point(stored["value"], statistic.codomain), None
+    vector = _stored_point(stored["vector"], statistic.codomain)
+    value = made.value(statistic, vector)
+    if isinstance(statistic, ProjectedMean):
+        return _stored_point(stored["value"], manifold), vector
+    shown = np.asarray(stored["value"], dtype=np.float64)
+    if shown.shape != value.shape or not np.allclose(shown, value, rtol=1e-9, atol=1e-9 * float(np.abs(vector).max())):
+        raise _InvalidField("its value must be the one that follows from its vector")
+    return shown, vector
 
 
 def _check_consistent(stored: dict[str, Any], statistic: Statistic, privacy: Privacy, noise: Mechanism) -> None:

@@ -32,6 +32,7 @@ _CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
 _KEPT_IN_MEMORY, _KEPT_FROM_DISK = 1 << 30, 1 << 26
 
 Report = Callable[[int], None]
+Room = Callable[[tuple[int, ...]], Array]
 A = TypeVar("A")
 B = TypeVar("B")
 
@@ -142,9 +143,11 @@ def count_records(x: Any, manifold: Manifold) -> int:
     return sum(len(chunk) for chunk in _source(x, manifold)[0]())
 
 
-def chunks_of(x: Any, manifold: Manifold) -> Iterator[Array]:
-    """The records of anything but a Dask array, a chunk at a time, in float64."""
-    return _source(x, manifold)[0]()
+def chunks_of(x: Any, manifold: Manifold, room: Room = np.empty) -> Iterator[Array]:
+    """Copies of the records of anything but a Dask array, a chunk at a time, in float64, in ``room``."""
+    _refuse(x)
+    chunks = _chunks_of(x, manifold)
+    return _split([_as_array(x)] if chunks is None else chunks(), manifold, room)
 
 
 def discreet(x: Any, manifold: Manifold) -> Any:
@@ -188,7 +191,7 @@ class ChunkedRecords(Records):
 
     def __init__(self, x: Any, ball: Ball, weights: Array | None) -> None:
         super().__init__(ball, weights, len(x) if isinstance(x, np.ndarray) else None)
-        self._memory = _Memory()
+        self._memory = Memory()
         self._open, self._may_keep = _source(x, ball.manifold, self._memory.take)
         self._kept: list[Array] | None = None
 
@@ -205,7 +208,7 @@ class ChunkedRecords(Records):
             return read_once(self.evaluator, self.ball, p, chunk, weights), chunk
 
         with one_blas_thread():
-            for part, chunk in _in_order(_pool(os.getpid()), work, self._chunks(self._open())):
+            for part, chunk in in_order(work, self._chunks(self._open())):
                 total = total + part
                 if self._may_keep:
                     clipped.append(chunk)
@@ -224,7 +227,7 @@ class ChunkedRecords(Records):
             return self.evaluator.evaluate(p, item[1], item[0])
 
         with one_blas_thread():
-            for part in _in_order(_pool(os.getpid()), work, self._chunks(iter(kept))):
+            for part in in_order(work, self._chunks(iter(kept))):
                 total = total + part
                 report(total.count)
         return total
@@ -241,10 +244,7 @@ class ChunkedRecords(Records):
         self.check_count(done)
 
 
-Room = Callable[[tuple[int, ...]], Array]
-
-
-class _Memory:
+class Memory:
     """Memory for chunks that is used again and again: to be given new memory takes longer than to compute with it."""
 
     def __init__(self) -> None:
@@ -419,12 +419,13 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def _in_order(pool: ThreadPoolExecutor, work: Callable[[A], B], items: Iterator[A]) -> Iterator[B]:
-    """``map(work, items)`` in the pool, holding at most two items a core; a single item is not worth a thread."""
+def in_order(work: Callable[[A], B], items: Iterator[A]) -> Iterator[B]:
+    """``map(work, items)`` on all cores, holding at most two items a core; a single item is not worth a thread."""
     first_two = list(islice(items, 2))
     if len(first_two) < 2:
         yield from map(work, first_two)
         return
+    pool = _pool(os.getpid())
     waiting = deque(pool.submit(work, item) for item in first_two)
     for item in items:
         if len(waiting) >= 2 * cores():

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+from geodp.compute.passes import best_evaluator
 from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
@@ -61,16 +62,16 @@ class Coverage:
         return sum_over(x, ball.manifold, counts)
 
 
-def normal_coordinates(ball: Ball, records: Array) -> Array:
-    """Coordinates of ``log`` at the centre, a row a record, of length at most the radius; zero for what is no point.
+def normal_coordinates(ball: Ball, records: Array, count: int | None = None) -> Array:
+    """Coordinates of ``log`` at the centre, a row a record, of length at most the radius (to 1e-15); zero for what is no point.
 
-    A function of each record by itself, in floats, so that counts and sums of it need no tolerance for how it rounds.
+    A function of each record and its place, in floats, so that counts and sums of it need no tolerance for how it rounds.
+    ``count`` is the number of records in all, of which these may be a part: it decides whether compiled code is worth loading.
+    That may clip the records in place.
     """
+    evaluator = best_evaluator(ball.manifold, len(records) if count is None else count)
     with np.errstate(all="ignore"):
-        coordinates = ball.manifold.raw_coordinates(ball.center, ball.clip_with_logs(records)[1])
-        coordinates = np.where(np.isfinite(coordinates).all(axis=-1, keepdims=True), coordinates, 0.0)
-        length = np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
-        return coordinates * np.where(length > ball.radius, ball.radius / length * (1.0 - 1e-15), 1.0)
+        return evaluator.coordinates(ball, records)
 
 
 def beyond(x: Any, center: Ball, radii: Array) -> list[int]:
@@ -133,5 +134,5 @@ class TangentMean:
         """Sums can always be computed."""
 
     def compute(self, x: Any, n: int) -> Array:
-        total = sum_over(x, self.domain.manifold, lambda records: normal_coordinates(self.domain, records).sum(axis=0))
+        total = sum_over(x, self.domain.manifold, lambda records: normal_coordinates(self.domain, records, n).sum(axis=0))
         return total / n
