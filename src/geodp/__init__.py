@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from geodp.privacy.ledger import BudgetExhausted, Ledger, LedgerError, LedgerLocked
     from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
     from geodp.records.dask_files import read_dask
+    from geodp.regions import compare, confidence_region
     from geodp.release import Release, private_coverage, private_mean, private_projected_mean, private_summary
     from geodp.spread import private_covariance, private_variance
     from geodp.statistics.mean import MeanResult, frechet_mean
@@ -72,6 +73,8 @@ __all__ = [
     "ZeroConcentratedDP",
     "__version__",
     "audit",
+    "compare",
+    "confidence_region",
     "frechet_mean",
     "plan",
     "private_ball",
@@ -102,6 +105,7 @@ _LATER = {
     "Release": "geodp.release",
     "private_ball": "geodp.finding",
     **dict.fromkeys(("private_mean", "private_summary", "private_coverage", "private_projected_mean"), "geodp.release"),
+    **dict.fromkeys(("compare", "confidence_region"), "geodp.regions"),
     **dict.fromkeys(("private_variance", "private_covariance"), "geodp.spread"),
     **dict.fromkeys(("PureDP", "ApproximateDP", "ZeroConcentratedDP", "GaussianDP"), "geodp.privacy.notions"),
     "read_dask": "geodp.records.dask_files",

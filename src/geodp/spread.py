@@ -184,8 +184,8 @@ class CovarianceRelease(Release):
             raise ValueError(f"there are {self.manifold.dim} components on {self.manifold}, but {count} were asked for")
         return Components.of(self, count)
 
-    def upper_trace(self, q: float) -> float:
-        """A number that the sum of all variances is below with probability ``q``.
+    def upper_traces(self, q: float) -> tuple[float, float]:
+        """Upper bounds on the sum of all variances about the centre, and about :attr:`mean`: with probability ``q`` both hold.
 
         The trace of the noise is the root of ``d`` times its coordinate along the identity matrix. About the mean, the true mean
         is shorter than the released one by at most the length of its noise.
@@ -198,8 +198,9 @@ class CovarianceRelease(Release):
             least = max(0.0, float(np.linalg.vector_norm(self.mean)) - error)
         # the second moment comes first in both vectors
         second = symmetric_from_vector(vector[: d * (d + 1) // 2], d)
-        trace = float(np.trace(second)) - least**2 + math.sqrt(d) * _coordinate_quantile(noise, q) + self.tolerance
-        return max(0.0, min(trace, ball.radius**2))
+        trace = float(np.trace(second)) + math.sqrt(d) * _coordinate_quantile(noise, q) + self.tolerance
+        trace = max(0.0, min(trace, ball.radius**2))
+        return trace, max(0.0, trace - least**2)
 
     def _results(self) -> list[tuple[str, str]]:
         about = "the centre of the ball" if self.about == "center" else "the mean of the normal coordinates"
