@@ -60,6 +60,7 @@ from geodp import (
     Release,
     ZeroConcentratedDP,
     frechet_mean,
+    frechet_means,
     plan,
     private_ball,
     private_coverage,
@@ -409,6 +410,16 @@ def check_curator_with_arrays(case: tuple[Records, Any, Any]) -> None:
         raise Broken("the mean is no point")
     if given_records.well_formed and tolerance is None and weights is None and mean.refusal is not None:
         raise Broken(f"no mean: {mean.refusal}")
+    means = attempt(lambda: frechet_means(x, ball, np.arange(given_records.count) % 3, tolerance=tolerance))
+    if means.refusal is None and manifold.check_point(means.value.points) is not None:
+        raise Broken("one of the means is no point")
+    if (
+        given_records.well_formed
+        and given_records.container not in ("chunks", "function")
+        and tolerance is None
+        and means.refusal
+    ):
+        raise Broken(f"no means: {means.refusal}")
 
 
 def check_summary(case: tuple[Records, Any, dict[str, Any], Any]) -> None:

@@ -28,7 +28,9 @@ from geodp import (
     SPDLogEuclidean,
     Sphere,
     frechet_mean,
+    frechet_means,
 )
+from geodp.compute import passes
 from geodp.statistics.mean import default_tolerance
 
 DIGITS = 60
@@ -385,6 +387,19 @@ def test_the_exact_mean_is_within_the_bound_and_the_bound_within_the_tolerance(m
     ball = public_ball(manifold, share)
     for records in cases_in(ball):
         check(records, ball)
+
+
+@every_family
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_bounds_of_many_means_at_once_hold(manifold: Manifold, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if compiled:
+        monkeypatch.setattr(passes, "_WORTH_COMPILING", 0)
+    ball = public_ball(manifold, 0.9)
+    groups = cases_in(ball)
+    labels = np.repeat(np.arange(len(groups)), [len(records) for records in groups])
+    results = frechet_means(np.concatenate(groups), ball, labels)
+    for records, mean, bound in zip(groups, results.points, results.error_bounds, strict=True):
+        assert distance_to_the_mean(manifold, mean, records) <= bound <= default_tolerance(ball)
 
 
 @every_family

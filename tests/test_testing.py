@@ -173,6 +173,31 @@ def test_a_rounding_bound_below_what_floats_can_know_is_noticed(manifold, factor
     assert is_noticed(manifold, testing.log_rounding_covers_the_last_bits_of_its_arguments, "log_rounding_in_ball is")
 
 
+@pytest.mark.parametrize("factor", [0.0, 0.0005])
+@pytest.mark.parametrize("manifold", [m for m in MANIFOLDS if m.dim < 10], ids=repr)
+def test_a_rounding_bound_below_the_errors_of_log_is_noticed(manifold, factor, monkeypatch):
+    """Errors are hundredths of the bounds, or thousandths on some spaces: a two-thousandth of a bound is below them."""
+    right, in_ball = type(manifold).log_rounding, type(manifold).log_rounding_in_ball
+    holds = testing.log_rounding_covers_the_error_of_log
+    holds(manifold)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(manifold), "log_rounding", lambda self, p, reach: factor * right(self, p, reach))
+        assert is_noticed(manifold, holds, "log_rounding is")
+    monkeypatch.setattr(
+        type(manifold), "log_rounding_in_ball", lambda self, center, radius: factor * in_ball(self, center, radius)
+    )
+    assert is_noticed(manifold, holds, "log_rounding_in_ball is")
+
+
+@pytest.mark.parametrize("manifold", [m for m in MANIFOLDS if m.dim < 10], ids=repr)
+def test_a_logarithm_that_loses_four_digits_is_noticed(manifold, monkeypatch):
+    """Of sixteen; the other properties allow for five."""
+    right = type(manifold).raw_log
+    monkeypatch.setattr(type(manifold), "raw_log", lambda self, p, q: (1.0 + 3e-12) * right(self, p, q))
+    testing.log_inverts_exp_inside_the_injectivity_radius(manifold)
+    assert is_noticed(manifold, testing.log_rounding_covers_the_error_of_log, "log_rounding is")
+
+
 @pytest.mark.parametrize("manifold", [m for m in MANIFOLDS if not isinstance(m, Euclidean)], ids=repr)
 def test_requirements_that_ask_for_nothing_are_noticed(manifold, monkeypatch):
     monkeypatch.setattr(type(manifold), "requirements", lambda self, x: iter(()))

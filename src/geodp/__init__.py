@@ -37,10 +37,13 @@ if TYPE_CHECKING:
     from geodp.planning import Plan, plan
     from geodp.privacy.ledger import BudgetExhausted, Ledger, LedgerError, LedgerLocked
     from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
+    from geodp.receipt import GroupedRelease, Release
     from geodp.records.dask_files import read_dask
+    from geodp.records.dataset import Dataset
     from geodp.regions import compare, confidence_region
-    from geodp.release import Release, private_coverage, private_mean, private_projected_mean, private_summary
+    from geodp.release import private_coverage, private_mean, private_projected_mean, private_summary
     from geodp.spread import private_covariance, private_variance
+    from geodp.statistics.many import MeanResults, frechet_means
     from geodp.statistics.mean import MeanResult, frechet_mean
 
 __all__ = [
@@ -50,10 +53,12 @@ __all__ = [
     "AuditResult",
     "Ball",
     "BudgetExhausted",
+    "Dataset",
     "Euclidean",
     "Gaussian",
     "GaussianDP",
     "Grassmann",
+    "GroupedRelease",
     "Hyperbolic",
     "Laplace",
     "Ledger",
@@ -61,6 +66,7 @@ __all__ = [
     "LedgerLocked",
     "Manifold",
     "MeanResult",
+    "MeanResults",
     "Plan",
     "PlanarShapes",
     "Product",
@@ -76,6 +82,7 @@ __all__ = [
     "compare",
     "confidence_region",
     "frechet_mean",
+    "frechet_means",
     "plan",
     "private_ball",
     "private_covariance",
@@ -100,9 +107,12 @@ _LATER = {
     "LedgerLocked": "geodp.privacy.ledger",
     "MeanResult": "geodp.statistics.mean",
     "frechet_mean": "geodp.statistics.mean",
+    "MeanResults": "geodp.statistics.many",
+    "frechet_means": "geodp.statistics.many",
     "Plan": "geodp.planning",
     "plan": "geodp.planning",
-    "Release": "geodp.release",
+    **dict.fromkeys(("Release", "GroupedRelease"), "geodp.receipt"),
+    "Dataset": "geodp.records.dataset",
     "private_ball": "geodp.finding",
     **dict.fromkeys(("private_mean", "private_summary", "private_coverage", "private_projected_mean"), "geodp.release"),
     **dict.fromkeys(("compare", "confidence_region"), "geodp.regions"),

@@ -44,14 +44,14 @@ from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import sinhc
 from geodp.mechanisms.mechanism import Mechanism
-from geodp.release import Release
+from geodp.receipt import Release
 from geodp.spread import CovarianceRelease, VarianceRelease
 from geodp.statistics.mean import FrechetMean, flatness
 
 Spread = VarianceRelease | CovarianceRelease
 
 #: Draws for a region and for a p-value.
-_DRAWS, _MANY_DRAWS = 40_000, 200_000
+_DRAWS, _MANY_DRAWS = 40_000, 100_000
 #: Of the probability of error this part is for a spread that noise made too small.
 _FOR_SPREAD = 0.1
 #: In a p-value that probability is this.
@@ -306,8 +306,11 @@ def _checked_spread(spread: Any, mean: Release, name: str) -> None:
         raise TypeError(f"{name} must be a release of private_covariance or private_variance but is {kind}")
     if spread.ball != mean.ball:
         raise ValueError(f"{name} is about records in another ball than the mean: release both in the same ball")
-    if spread.n != mean.n:
-        raise ValueError(f"{name} is about {spread.n} records but the mean about {mean.n}: give releases of the same records")
+    # where the numbers are private, each release has drawn its own
+    if spread.unit != mean.unit or (spread.n != mean.n and spread.count is None and mean.count is None):
+        raise ValueError(
+            f"{name} is about {spread.n} {spread.unit}s but the mean about {mean.n} {mean.unit}s: give releases of the same data"
+        )
 
 
 # ---------------------------------------------------------------------- sampling

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal, NamedTuple, final, get_args
+from typing import Any, Literal, NamedTuple, Unpack, final, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,7 +31,9 @@ from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.spd import symmetric_from_vector
 from geodp.privacy.ledger import Ledger
 from geodp.privacy.notions import privacy_of
-from geodp.release import KINDS, Kind, Release, Stored, release_of_sum
+from geodp.receipt import KINDS, GroupedRelease, Kind, Release
+from geodp.records.dataset import Dataset, Labels, Who
+from geodp.release import Options, Order, released
 from geodp.statistics.spread import Covariance, FrechetVariance, SecondMoment, Variance
 
 About = Literal["center", "mean"]
@@ -314,6 +316,37 @@ def _carried(release: CovarianceRelease, steps: Array) -> Array:
 # ---------------------------------------------------------------------- releasing
 
 
+@overload
+def private_variance(
+    x: Any,
+    ball: Ball,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    about: About = "center",
+    **options: Unpack[Options],
+) -> VarianceRelease: ...
+
+
+@overload
+def private_variance(
+    x: Any,
+    ball: Ball,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    about: About = "center",
+    by: Any,
+    groups: Any = None,
+    labels: Labels = "public",
+    **options: Unpack[Options],
+) -> GroupedRelease: ...
+
+
 def private_variance(
     x: Any,
     ball: Ball,
@@ -326,7 +359,8 @@ def private_variance(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     simulate: np.random.Generator | None = None,
-) -> VarianceRelease:
+    **who: Unpack[Who],
+) -> Release | GroupedRelease:
     r"""The mean squared distance of records to the centre of a public ball, or to their mean, with differential privacy.
 
     *Public*: the ball, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same size that
@@ -342,8 +376,8 @@ def private_variance(
     about
         ``"center"``: distances to the centre of the ball, with a quarter of the noise; in a ball about an earlier private mean
         that is nearly the variance. ``"mean"``: the Fréchet variance, about the mean of the records themselves.
-    x, ball, epsilon, delta, rho, mu, ledger, dataset, simulate
-        As for :func:`geodp.private_mean`.
+    x, ball, epsilon, delta, rho, mu, ledger, dataset, simulate, unit, neighbours, by, groups, labels
+        As for :func:`geodp.private_mean`. Of persons with several records it is the spread between persons, by their means.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere
@@ -353,10 +387,41 @@ def private_variance(
     >>> round(release.standard_deviation, 1), release.error_quantile(0.95) < 0.001
     (0.3, True)
     """
-    statistic = Variance(checked_ball(ball)) if _checked(about) == "center" else FrechetVariance(checked_ball(ball))
-    release = release_of_sum(statistic, x, privacy_of(epsilon, delta, rho, mu), ledger, dataset, simulate)
-    assert isinstance(release, VarianceRelease)
-    return release
+    data = Dataset.of(x, who)
+    persons = data.unit is not None
+    statistic = Variance(checked_ball(ball)) if _checked(about) == "center" else FrechetVariance(checked_ball(ball), persons)
+    return released(Order(statistic, privacy_of(epsilon, delta, rho, mu)), data, ledger, dataset, simulate)
+
+
+@overload
+def private_covariance(
+    x: Any,
+    ball: Ball,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    about: About = "center",
+    **options: Unpack[Options],
+) -> CovarianceRelease: ...
+
+
+@overload
+def private_covariance(
+    x: Any,
+    ball: Ball,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    about: About = "center",
+    by: Any,
+    groups: Any = None,
+    labels: Labels = "public",
+    **options: Unpack[Options],
+) -> GroupedRelease: ...
 
 
 def private_covariance(
@@ -371,7 +436,8 @@ def private_covariance(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     simulate: np.random.Generator | None = None,
-) -> CovarianceRelease:
+    **who: Unpack[Who],
+) -> Release | GroupedRelease:
     r"""The covariance of records in the tangent space at the centre of a public ball, with differential privacy.
 
     *Public*: the ball, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same size that
@@ -389,8 +455,8 @@ def private_covariance(
         ``"center"``: the second moment about the centre of the ball. ``"mean"``: the covariance about the mean of the normal
         coordinates. Both are then released, as one vector with one noise, and the privacy given is that of both together. Of
         the noise the covariance has an eighth more than by itself.
-    x, ball, epsilon, delta, rho, mu, ledger, dataset, simulate
-        As for :func:`geodp.private_mean`.
+    x, ball, epsilon, delta, rho, mu, ledger, dataset, simulate, unit, neighbours, by, groups, labels
+        As for :func:`geodp.private_mean`. Of persons with several records it is the spread between persons, by their means.
 
     >>> import numpy as np
     >>> from geodp import SPD, Ball
@@ -400,9 +466,7 @@ def private_covariance(
     ((3, 3), True)
     """
     statistic = SecondMoment(checked_ball(ball)) if _checked(about) == "center" else Covariance(checked_ball(ball))
-    release = release_of_sum(statistic, x, privacy_of(epsilon, delta, rho, mu), ledger, dataset, simulate)
-    assert isinstance(release, CovarianceRelease)
-    return release
+    return released(Order(statistic, privacy_of(epsilon, delta, rho, mu)), Dataset.of(x, who), ledger, dataset, simulate)
 
 
 def _checked(about: About) -> About:
@@ -500,20 +564,26 @@ def _without_negative(statistic: SecondMoment | Covariance, vector: Array) -> Ar
     return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
-def _restored(kind: type[Variance | FrechetVariance | SecondMoment | Covariance]) -> Any:
-    def statistic(stored: Stored, manifold: Manifold, ball: Ball | None) -> Any:
-        assert ball is not None
-        return kind(ball)
-
-    return statistic
+def _about(ball: Ball | None) -> Ball:
+    assert ball is not None
+    return ball
 
 
 _NEEDS = ("n", "radius", "vector")
 KINDS.update(
     {
-        Variance.kind: Kind(VarianceRelease, _restored(Variance), _within_range, _NEEDS),
-        FrechetVariance.kind: Kind(VarianceRelease, _restored(FrechetVariance), _within_range, _NEEDS),
-        SecondMoment.kind: Kind(CovarianceRelease, _restored(SecondMoment), _without_negative, _NEEDS),
-        Covariance.kind: Kind(CovarianceRelease, _restored(Covariance), _without_negative, _NEEDS),
+        Variance.kind: Kind(VarianceRelease, lambda stored, manifold, ball: Variance(_about(ball)), _within_range, _NEEDS),
+        FrechetVariance.kind: Kind(
+            VarianceRelease,
+            lambda stored, manifold, ball: FrechetVariance(_about(ball), stored["unit"] == "person"),
+            _within_range,
+            _NEEDS,
+        ),
+        SecondMoment.kind: Kind(
+            CovarianceRelease, lambda stored, manifold, ball: SecondMoment(_about(ball)), _without_negative, _NEEDS
+        ),
+        Covariance.kind: Kind(
+            CovarianceRelease, lambda stored, manifold, ball: Covariance(_about(ball)), _without_negative, _NEEDS
+        ),
     }
 )

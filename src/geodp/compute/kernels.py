@@ -26,8 +26,6 @@ from geodp.manifolds.manifold import TOLERANCE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Past this ratio of eigenvalues a factorisation keeps more digits than the closed forms.
-MOST_SPREAD = 1e4
 #: The relative asymmetry up to which a matrix counts as symmetric.
 SYMMETRIC = TOLERANCE
 
@@ -104,7 +102,7 @@ def _angle(chord_square: float, opposite: bool) -> tuple[float, float]:
 
 
 @compiled
-def _cholesky(matrix: Array, scale: float, factor: Array) -> bool:
+def cholesky(matrix: Array, scale: float, factor: Array) -> bool:
     """The Cholesky factor of ``scale`` times the symmetric part of a matrix; no if there is none in float64."""
     k = len(matrix)
     for j in range(k):
@@ -138,9 +136,9 @@ def _spectrum(matrix: Array, inverse: Array, vectors: Array, logs: Array) -> boo
             size = max(size, abs(matrix[i, j]))
             apart = max(apart, abs(matrix[i, j] - matrix[j, i]))
     # the factor of the matrix as it is must exist: that is what makes a record valid
-    if not (apart <= SYMMETRIC * size and size > 0.0 and _cholesky(matrix, 1.0, vectors)):
+    if not (apart <= SYMMETRIC * size and size > 0.0 and cholesky(matrix, 1.0, vectors)):
         return False
-    if not _cholesky(matrix, 1.0 / size, vectors):
+    if not cholesky(matrix, 1.0 / size, vectors):
         return False
     for i in range(k - 1, -1, -1):
         for j in range(k):
@@ -214,7 +212,7 @@ def far_matrix(
                 for m in range(k):
                     total += room[i, m] * room[j, m]
                 x[i, j] = x[j, i] = total
-        good = _cholesky(x, 1.0, room)  # later passes rely on it
+        good = cholesky(x, 1.0, room)  # later passes rely on it
     if good:
         return radius
     for i in range(k):
@@ -236,7 +234,17 @@ def curve(gap: float) -> float:
 
 
 @compiled
-def spd2(x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radius: float, block: int, blocks: Array) -> float:
+def spd2(
+    x: Array,
+    weights: Array,
+    p: Array,
+    factor: Array,
+    inverse: Array,
+    most: float,
+    radius: float,
+    block: int,
+    blocks: Array,
+) -> float:
     """2x2 positive-definite matrices.
 
     The whitened matrix is ``h I + rho S`` with ``S = [[d, b], [b, -d]]`` and ``d^2 + b^2 = 1``, and its logarithm is
@@ -271,7 +279,7 @@ def spd2(x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radi
             h, d = 0.5 * (a00 + a11), 0.5 * (a00 - a11)
             rho = math.sqrt(d * d + b * b)
             high, low = h + rho, h - rho
-            fine = even & (high < MOST_SPREAD * low) & (high < 1e100) & (low > 1e-100)
+            fine = even & (high < most * low) & (high < 1e100) & (low > 1e-100)
             unsure += 0 if fine else 1
             sure[i] = fine
             inverted = 1.0 / rho if rho > 0.0 else 0.0
@@ -352,7 +360,16 @@ def _across(vx: float, vy: float, vz: float) -> tuple[float, float, float, float
 
 @compiled
 def spd3(
-    x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radius: float, block: int, blocks: Array, each: Array
+    x: Array,
+    weights: Array,
+    p: Array,
+    factor: Array,
+    inverse: Array,
+    most: float,
+    radius: float,
+    block: int,
+    blocks: Array,
+    each: Array,
 ) -> float:
     """3x3 positive-definite matrices: the deflation of ``_small_eigen``, without forming the last two eigenvectors.
 
@@ -433,7 +450,7 @@ def spd3(
             b = spread * (wx * qx + wy * qy + wz * qz)
             rho = math.sqrt(d * d + b * b)
             e0, e1, e2 = mean + spread * alone, middle + rho, middle - rho
-            fine &= max(e0, e1) < MOST_SPREAD * min(e0, e2)
+            fine &= max(e0, e1) < most * min(e0, e2)
             unsure += 0 if fine else 1
             sure[i] = fine
             inverted = 1.0 / rho if rho > 1e-200 else 0.0

@@ -21,7 +21,7 @@ from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import conjugate, spectral, two_sum
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.small_eigen import eigvalsh
-from geodp.manifolds.spd import cholesky, log_of_whitened, vector_from_symmetric
+from geodp.manifolds.spd import cholesky, log_of_whitened, most_spread, vector_from_symmetric
 
 #: Fewer numbers than this are not worth loading compiled code for.
 _WORTH_COMPILING = 100_000
@@ -188,13 +188,14 @@ class _CompiledSPD(CompiledEvaluator):
 
     def __init__(self, manifold: Manifold) -> None:
         super().__init__(manifold)
-        self._frame = np.empty(0), (np.empty(0), np.empty(0), np.empty(0))
+        self._frame = np.empty(0), (np.empty(0), np.empty(0), np.empty(0), 0.0)
 
-    def frame(self, p: Array) -> tuple[Array, Array, Array]:
-        """A writable copy of the point, its Cholesky factor, and the inverse of that."""
+    def frame(self, p: Array) -> tuple[Array, Array, Array, float]:
+        """A writable copy of the point, its Cholesky factor, the inverse of that, and which matrices to factorise."""
         at, frame = self._frame
         if at is not p:
-            frame = np.array(p), *cholesky(p)
+            factor, inverse = cholesky(p)
+            frame = np.array(p), factor, inverse, float(most_spread(p, inverse))
             self._frame = p, frame
         return frame
 
@@ -272,7 +273,7 @@ class SPDCompiled(_CompiledSPD):
         few = slice(None, None, -(-len(records) // _FEW))
         values: Array = eigvalsh(conjugate(frame[2], records[few]))
         values = np.maximum(values, EPSILON * values[:, -1:])  # rounding may make a small one negative
-        hessian, seen = weights[few] @ _mean_hessian(np.log(values)), float(weights[few].sum())
+        hessian, seen = weights[few] @ mean_hessian(np.log(values)), float(weights[few].sum())
         logs = blocks[:, :-1] * vector_from_symmetric(np.ones((k, k)))
         return Pass.of_blocks(len(records), logs, float(blocks[:, -1].sum()), reach, np.asarray(hessian), seen)
 
@@ -297,7 +298,7 @@ class SPDLarge(Evaluator):
         w = np.ones(len(records)) if weights is None else weights
         squares = np.vecdot(logs, logs)
         sums = block_sums(vector_from_symmetric(spectral(vectors, logs)), w)
-        reach, hessian = math.sqrt(float(squares.max())), np.asarray(w @ _mean_hessian(logs))
+        reach, hessian = math.sqrt(float(squares.max())), np.asarray(w @ mean_hessian(logs))
         return Pass.of_blocks(len(records), sums, float(w @ squares), reach, hessian, float(w.sum()))
 
     def clip(self, ball: Ball, records: Array, weights: Array | None) -> Pass:
@@ -308,7 +309,7 @@ class SPDLarge(Evaluator):
         return _scaled_step(p, gradient, hessian)
 
 
-def _mean_hessian(logs: Array) -> Array:
+def mean_hessian(logs: Array) -> Array:
     """The mean over trace-free directions of the Hessian of half the squared distance: ``(t/2) coth(t/2)`` over gaps ``t``."""
     k = logs.shape[-1]
     i, j = np.triu_indices(k, 1)
@@ -397,7 +398,7 @@ def _rows(records: Array, columns: int) -> Array:
 def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
     """The fastest evaluator for so many records (``None``: unknown) of a manifold."""
     size = math.prod(manifold.point_shape)
-    compile_it = (count is None or count * size >= _WORTH_COMPILING) and _numba_is_there()
+    compile_it = compiled_code_is_there(math.inf if count is None else count * size)
     if isinstance(manifold, SPD) and manifold.k > 1 and not compile_it:
         return SPDLarge(manifold)
     if isinstance(manifold, SPD) and manifold.k > 3:
@@ -408,6 +409,11 @@ def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
     if isinstance(manifold, Sphere) and manifold.d > 1:
         return SphereLarge(manifold) if compile_it else SphereAny(manifold)
     return GeneralEvaluator(manifold)
+
+
+def compiled_code_is_there(numbers: float) -> bool:
+    """Whether there is compiled code, and so many numbers are worth loading it."""
+    return numbers >= _WORTH_COMPILING and _numba_is_there()
 
 
 @cache

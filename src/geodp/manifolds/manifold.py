@@ -205,7 +205,7 @@ class Manifold(ABC):
     def log_rounding(self, p: Array, reach: float) -> float:
         """A bound on the rounding error, in the norm at ``p``, of ``raw_log(p, q)`` for every ``q`` within ``reach``.
 
-        It also bounds how far storing ``p`` in float64 may move it.
+        It holds for its coordinates too, and also bounds how far storing ``p`` in float64 may move it.
         """
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
@@ -222,7 +222,7 @@ class Manifold(ABC):
     # or rotation represents it. A draw is rounded in the chart, and released as what from_chart makes of the rounded numbers.
     # The law of a draw is invariant under every isometry that fixes the base point. So it does not matter which isometry takes
     # the base point to the centre, as long as the choice is made without looking at the random bits and does not change with
-    # the precision: from the floats of the centre, in exact rational arithmetic where ties can occur.
+    # the precision. The work must not depend on what the centre is: no branches, and balls from intervals.enclosed.
 
     @property
     def chart_size(self) -> int:

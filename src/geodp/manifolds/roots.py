@@ -231,6 +231,15 @@ class Roots:
                 total = total + log_sn(values[..., chosen]) @ self.multiplicities[chosen].astype(np.float64)
         return total
 
+    def mean_hessian(self, radial: Array) -> Array:
+        """The mean over all directions of the Hessian of half the squared distance, from radial parts ``(..., rank)``.
+
+        It is 1 on the flat, and ``t cot t`` (sign 1) or ``t coth t`` on the space of the root with the value ``t``.
+        """
+        values = np.maximum(np.abs(radial @ self.rates.T), 1e-8)
+        factors = values / np.where(self.signs > 0, np.tan(values), np.tanh(values))
+        return (self.rank + factors @ self.multiplicities.astype(np.float64)) / self.dim
+
     def exact_log_density(self, radial: Sequence[arb]) -> arb | None:
         """The same for real numbers in intervals; None from the cut locus on."""
         from flint import arb

@@ -184,16 +184,9 @@ class Rotations(Manifold):
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
         from flint import arb_mat
 
-        from geodp.arithmetic.intervals import dot, exact_vector, norm
+        from geodp.arithmetic.intervals import enclosed_vector, orthonormal
 
-        columns: list[list[arb]] = []
-        for floats in center.T:
-            column = exact_vector(floats)
-            for earlier in columns:
-                along = dot(earlier, column)
-                column = [x - along * y for x, y in zip(column, earlier, strict=True)]
-            length = norm(column)
-            columns.append([entry / length for entry in column])
+        columns = orthonormal([enclosed_vector(column) for column in center.T])
         return (arb_mat(columns).transpose() * self._exact_skew(v).exp()).entries()
 
     def from_chart(self, x: Array) -> Array:

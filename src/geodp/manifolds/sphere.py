@@ -192,7 +192,7 @@ class Sphere(Manifold):
         x = [*(scale * entry for entry in v), angle.cos() / rate]
         # plus or minus a reflection takes the north pole to the centre; the sign keeps its axis longer than sqrt(2)
         axis = unit_vector(center)
-        sign = -1 if center[-1] < 0.0 else 1
+        sign = int(math.copysign(1.0, center[-1]))
         axis[-1] += sign
         return [-sign * entry for entry in reflect(axis, x)]
 

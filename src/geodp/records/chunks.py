@@ -147,7 +147,7 @@ def chunks_of(x: Any, manifold: Manifold, room: Room = np.empty) -> Iterator[Arr
     """Copies of the records of anything but a Dask array, a chunk at a time, in float64, in ``room``."""
     _refuse(x)
     chunks = _chunks_of(x, manifold)
-    return _split([_as_array(x)] if chunks is None else chunks(), manifold, room)
+    return _split([as_array(x)] if chunks is None else chunks(), manifold, room)
 
 
 def discreet(x: Any, manifold: Manifold) -> Any:
@@ -162,7 +162,7 @@ def discreet(x: Any, manifold: Manifold) -> Any:
     with only_the_kind():
         chunks = _chunks_of(x, manifold)
     if chunks is None:
-        return _as_array(x, only_the_kind)
+        return as_array(x, only_the_kind)
 
     def read() -> Iterator[Any]:
         end = object()
@@ -173,7 +173,7 @@ def discreet(x: Any, manifold: Manifold) -> Any:
                 chunk = next(source, end)
             if chunk is end:
                 return
-            yield _as_array(chunk, only_the_kind)
+            yield as_array(chunk, only_the_kind)
 
     return read
 
@@ -208,7 +208,7 @@ class ChunkedRecords(Records):
             return read_once(self.evaluator, self.ball, p, chunk, weights), chunk
 
         with one_blas_thread():
-            for part, chunk in in_order(work, self._chunks(self._open())):
+            for part, chunk in in_order(pool(os.getpid()), work, self._chunks(self._open())):
                 total = total + part
                 if self._may_keep:
                     clipped.append(chunk)
@@ -227,7 +227,7 @@ class ChunkedRecords(Records):
             return self.evaluator.evaluate(p, item[1], item[0])
 
         with one_blas_thread():
-            for part in in_order(work, self._chunks(iter(kept))):
+            for part in in_order(pool(os.getpid()), work, self._chunks(iter(kept))):
                 total = total + part
                 report(total.count)
         return total
@@ -266,7 +266,7 @@ def _source(x: Any, manifold: Manifold, room: Room = np.empty) -> tuple[Callable
     chunks = _chunks_of(x, manifold)
     if chunks is not None:
         return (lambda: _split(chunks(), manifold, room)), False
-    array = _as_array(x)
+    array = as_array(x)
     keep = 8 * array.size <= (_KEPT_FROM_DISK if _on_disk(array) else _KEPT_IN_MEMORY)
     if not keep:
         return (lambda: _split([array], manifold, room)), False
@@ -329,13 +329,13 @@ def _split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Ar
     """Copies of smaller chunks, in float64."""
     record = 8 * math.prod(manifold.point_shape)
     for chunk in chunks:
-        array = _as_array(chunk)
+        array = as_array(chunk)
         check_shape(array, manifold)
         share = min(max(len(array) * record // (2 * cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
         yield from slices(array, max(Pass.BLOCK, share // record), room)
 
 
-def _as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> Any:
+def as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> Any:
     """An array, if it is none yet; ``guard`` watches the code that makes it one. A masked one is refused wherever it hides."""
     with guard():
         parts = list(x) if isinstance(x, list | tuple) else [x]
@@ -406,7 +406,7 @@ def _libraries() -> ThreadpoolController:
 
 
 @cache
-def _pool(process: int) -> ThreadPoolExecutor:
+def pool(process: int) -> ThreadPoolExecutor:
     """The threads of this process; a forked child has none of its parent's and starts its own."""
     return ThreadPoolExecutor(cores(), thread_name_prefix="geodp")
 
@@ -419,17 +419,16 @@ def cores() -> int:
         return os.cpu_count() or 1
 
 
-def in_order(work: Callable[[A], B], items: Iterator[A]) -> Iterator[B]:
-    """``map(work, items)`` on all cores, holding at most two items a core; a single item is not worth a thread."""
+def in_order(threads: ThreadPoolExecutor, work: Callable[[A], B], items: Iterator[A]) -> Iterator[B]:
+    """``map(work, items)`` in the threads, holding at most two items a core; a single item is not worth a thread."""
     first_two = list(islice(items, 2))
     if len(first_two) < 2:
         yield from map(work, first_two)
         return
-    pool = _pool(os.getpid())
-    waiting = deque(pool.submit(work, item) for item in first_two)
+    waiting = deque(threads.submit(work, item) for item in first_two)
     for item in items:
         if len(waiting) >= 2 * cores():
             yield waiting.popleft().result()
-        waiting.append(pool.submit(work, item))
+        waiting.append(threads.submit(work, item))
     while waiting:
         yield waiting.popleft().result()

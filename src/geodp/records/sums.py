@@ -2,41 +2,94 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from geodp.inputs import Array
-from geodp.manifolds import Manifold
+from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.functions import two_sum
-from geodp.records.chunks import Memory, chunks_of, in_order, is_dask, one_blas_thread
+from geodp.records.chunks import Memory, RecordsError, chunks_of, in_order, is_dask, one_blas_thread, pool
+from geodp.records.persons import Indices, Persons
 
-#: What is added up: an array whose shape is public, from records that are treated each by itself.
+#: From records to vectors, a row each, each record treated by itself.
+Rows = Callable[[Array], Array]
+#: What is added up: an array whose shape is public, from such vectors.
 Summand = Callable[[Array], Array]
 
 
-def sum_over(x: Any, manifold: Manifold, summand: Summand) -> Array:
-    """The sum of ``summand(chunk)`` over the chunks of ``x``, in order: arrays, chunks and Dask arrays as for a mean.
+def total(rows: Array) -> Array:
+    """The sum of the vectors themselves."""
+    return rows.sum(axis=0)
 
-    Chunks are shared out over the cores. ``summand`` must never raise on account of a value, and may change its chunk, a copy.
+
+def sum_over(x: Any, manifold: Manifold, rows: Rows, n: int, summand: Summand = total) -> Array:
+    """The sum of ``summand(rows(chunk))`` over the chunks of ``x``, in order, which hold ``n`` records or ``n`` persons.
+
+    A person's vectors are averaged first. Neither ``rows`` nor ``summand`` may raise on account of a value; ``rows`` may change
+    the records, which are copies.
     """
+    if isinstance(x, Persons):
+        averaged = x.each(_Averages(rows))
+        dim = rows(np.full((1, *manifold.point_shape), np.nan)).shape[1]
+        return sum_over(averaged, Euclidean(dim), _as_they_are, n, summand)
+    counted = _Counted(rows, summand)
     if is_dask(x):
         from geodp.records.dask_arrays import sum_rows
 
-        return sum_rows(x, manifold, summand)
+        sums = sum_rows(x, manifold, counted)
+    else:
+        sums = _sum_of_chunks(x, manifold, counted)
+    if sums[0] != n:
+        raise RecordsError(f"{n} records were counted but {int(sums[0])} were met: give records that are the same every time")
+    return sums[1:].reshape(counted.shape(manifold))
 
+
+def _sum_of_chunks(x: Any, manifold: Manifold, summand: Summand) -> Array:
+    """The sum over chunks, shared out over the cores and added up in order; rounding is carried along."""
     memory = Memory()
 
     def work(chunk: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
-            return np.asarray(summand(chunk), dtype=np.float64), chunk
+            return summand(chunk), chunk
 
-    total: Any = 0.0
-    lost: Any = 0.0
+    high, low = np.zeros(1), np.zeros(1)
     with one_blas_thread():
-        for part, chunk in in_order(work, chunks_of(x, manifold, memory.take)):
+        for part, chunk in in_order(pool(os.getpid()), work, chunks_of(x, manifold, memory.take)):
             memory.give(chunk)
-            total, rest = two_sum(total, part)
-            lost = lost + rest
-    return np.asarray(total + lost, dtype=np.float64)
+            high, lost = two_sum(high, part)
+            low = low + lost
+    return high + low
+
+
+class _Counted:
+    """The summand, flat, after the number of its rows."""
+
+    def __init__(self, rows: Rows, summand: Summand) -> None:
+        self._rows, self._summand = rows, summand
+
+    def __call__(self, records: Array) -> Array:
+        rows = self._rows(records)
+        return np.append(float(len(rows)), np.asarray(self._summand(rows), dtype=np.float64))
+
+    def shape(self, manifold: Manifold) -> tuple[int, ...]:
+        with np.errstate(all="ignore"):
+            return np.shape(self._summand(self._rows(np.full((1, *manifold.point_shape), np.nan))))
+
+
+class _Averages:
+    """The mean of each person's vectors."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def __call__(self, records: Array, starts: Indices) -> Array:
+        with np.errstate(all="ignore"):
+            sizes = np.diff(starts, append=len(records))
+            return np.add.reduceat(self._rows(records), starts, axis=0) / sizes[:, None]
+
+
+def _as_they_are(rows: Array) -> Array:
+    return rows

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
@@ -16,20 +17,21 @@ from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.records.chunks import Records, open_records
+from geodp.records.persons import Indices, Persons
 from geodp.statistics.sensitivity import Bound, sensitivity
 
 #: Secant pairs the solver remembers.
 _MEMORY = 6
 #: In balls so wide that no tolerance like this can be promised, the solver goes on to it all the same, if the records let it.
-_FINE = 1e-7
+FINE = 1e-7
 #: What a computed length may lack because its square, or those of its parts, are below the smallest float.
-_UNDERFLOW = 1e-150
+UNDERFLOW = 1e-150
 #: The smallest tolerance that can be asked for: in the smallest balls even the default one is above it.
 _LEAST_TOLERANCE = 1e-20 * SHORTEST
 #: A secant is used if the sine of its angle to the span of later ones exceeds this.
-_OFF_SPAN = 0.02
+OFF_SPAN = 0.02
 #: A safeguard that no data set reaches: the error bound of the default tolerance is met after a few passes.
-_MOST_PASSES = 100_000
+MOST_PASSES = 100_000
 
 Progress = Callable[[int, int, int | None], None]
 
@@ -114,6 +116,8 @@ class FrechetMean:
 
     ball: Ball
     bound: Bound = "sharp"
+    #: Whether each of ``n`` is a person, whose records are averaged first.
+    persons: bool = False
 
     kind: ClassVar[str] = "mean"
     words: ClassVar[str] = "the mean of the clipped records"
@@ -130,9 +134,12 @@ class FrechetMean:
     def tolerance(self) -> float:
         """How far the computed mean may be from the exact one, for every data set in the ball: a function of the ball alone.
 
-        The solver's tolerance, and the difference between the computed point and the exact one that its floats define.
+        The solver's tolerance, and the difference between the computed point and the exact one that its floats define. The mean
+        of a person's records is wrong by as much. Points that all move by ``t`` move their mean by at most ``t s/b``, where ``s``
+        bounds the derivative of ``log_p(x)`` in ``x`` and ``b`` the Hessian from below: both are 1 without positive curvature.
         """
-        return default_tolerance(self.ball) + 4.0 * self.codomain.log_rounding_in_ball(self.ball.center, self.ball.reach)
+        once = _tolerance(self.ball)
+        return once * (1.0 + _most_stretch(self.ball) / flatness(self.ball)) if self.persons else once
 
     def sensitivity(self, n: int) -> float:
         """How far apart the exact means of neighbouring data sets of ``n`` records may be: :func:`geodp.sensitivity`."""
@@ -140,12 +147,16 @@ class FrechetMean:
 
     def check(self, n: int) -> None:
         """A sentence if means in this ball cannot be computed."""
-        ball, tolerance = self.ball, self.tolerance
-        if not tolerance < 0.1 * ball.radius:
+        ball = self.ball
+        if not _resolved(ball):
+            smaller = [Ball(ball.manifold, ball.center, ball.radius * 0.9**i) for i in range(1, 40)]
+            largest = next((f"{each.radius:.2g}" for each in smaller if _resolved(each)), None)
+            remedy = "a centre with a smaller condition number would work"
+            if largest is not None:
+                remedy = f"a radius of {largest} would work, and private_ball can look for a smaller ball inside this one"
             raise ValueError(
-                f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {tolerance:.2g}, more "
-                f"than a tenth of the radius {ball.radius:g}. A smaller radius, or a centre with a smaller condition number, "
-                "would work"
+                f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {self.tolerance:.2g}, "
+                f"more than a tenth of the radius {ball.radius:g}; {remedy}"
             )
         if flatness(ball) < 1e-3:
             raise ValueError(
@@ -155,9 +166,26 @@ class FrechetMean:
 
     def compute(self, x: Any, n: int, progress: Progress | None = None) -> Array:
         """The mean of exactly ``n`` records, to the default tolerance; refused if ``x`` holds another number of them."""
-        records = open_records(x, self.ball, None)
+        records = open_records(one_point_each(x, self.ball), self.ball, None)
         records.check_count(n)
         return _Solver(records, progress).solve(None, least_passes(self.ball, records.evaluator.hessian)).point
+
+    def compute_each(self, arrays: list[Array]) -> Array:
+        """The means of several data sets, a row each, together."""
+        from geodp.statistics.many import group_means
+
+        starts = np.append(0, np.cumsum([len(array) for array in arrays]))
+        with np.errstate(all="ignore"):
+            records = np.concatenate([array.astype(np.float64) for array in arrays])
+        return group_means(records, starts, self.ball, least=least_passes(self.ball, "its mean over directions")).points
+
+
+def _resolved(ball: Ball) -> bool:
+    return _tolerance(ball) < 0.1 * ball.radius
+
+
+def _tolerance(ball: Ball) -> float:
+    return default_tolerance(ball) + 4.0 * ball.manifold.log_rounding_in_ball(ball.center, ball.reach)
 
 
 def default_tolerance(ball: Ball) -> float:
@@ -170,7 +198,7 @@ def default_tolerance(ball: Ball) -> float:
     return min(2.0 * ball.reach, _certificate(ball, 8.0 * rounding))
 
 
-def _checked_tolerance(tolerance: float) -> float:
+def checked_tolerance(tolerance: float) -> float:
     value = real_number(tolerance, "the tolerance")
     if not value > 0.0:
         raise ValueError(f"the tolerance must be positive but is {value}")
@@ -208,6 +236,26 @@ def flatness(ball: Ball) -> float:
     return angle / math.tan(angle) if angle > 0.0 else 1.0
 
 
+def _most_stretch(ball: Ball) -> float:
+    """By how much a small move of a point in the ball is lengthened in its logarithm at another one, at most."""
+    angle = 2.0 * math.sqrt(ball.manifold.curvature) * ball.reach
+    return angle / math.sin(angle) if angle > 0.0 else 1.0
+
+
+def one_point_each(x: Any, ball: Ball) -> Any:
+    """A source of one point for each of ``n``: the mean of a person's records, or the record itself."""
+    return x.each(partial(_means_of_persons, ball)) if isinstance(x, Persons) else x
+
+
+def _means_of_persons(ball: Ball, records: Array, starts: Indices) -> Array:
+    """The mean of each person's records, clipped into the ball."""
+    from geodp.statistics.many import group_means
+
+    return group_means(
+        records, np.append(starts, len(records)), ball, least=least_passes(ball, "its mean over directions")
+    ).points
+
+
 def _new_directions(changes: Array) -> list[int]:
     """The latest of these vectors, and of the earlier ones those that are well off the span of the later ones.
 
@@ -219,7 +267,7 @@ def _new_directions(changes: Array) -> list[int]:
         length = float(np.linalg.vector_norm(changes[:, i]))
         rest = changes[:, i] - basis @ (basis.T @ changes[:, i])
         across = float(np.linalg.vector_norm(rest))
-        if across > _OFF_SPAN * length:
+        if across > OFF_SPAN * length:
             told.append(i)
             basis = np.concatenate([basis, (rest / across)[:, None]], axis=1)
     return told
@@ -253,7 +301,7 @@ class _Solver:
     def solve(self, tolerance: float | None, least: int = 1) -> MeanResult:
         goal = default_tolerance(self.ball)
         if tolerance is not None:
-            tolerance = _checked_tolerance(tolerance)
+            tolerance = checked_tolerance(tolerance)
         state = self._evaluate(self.ball.center)
         stalled = 0
         while state.bound > (goal if tolerance is None else tolerance):
@@ -262,7 +310,7 @@ class _Solver:
                     f"the tolerance {tolerance:.3g} is below what float64 can certify for these records; "
                     f"{goal:.3g} can always be met in this ball"
                 )
-            if self.passes >= _MOST_PASSES:
+            if self.passes >= MOST_PASSES:
                 raise RuntimeError(f"no convergence in {self.passes} passes")
             self.lowest = min(self.lowest, state.gamma)
             trial = self._advance(state)
@@ -279,7 +327,7 @@ class _Solver:
 
     def _refined(self, state: _State) -> _State:
         """On from a point that meets the tolerance of a wide ball, as far as the records allow: nothing here may fail."""
-        while state.bound > _FINE and state.gamma > state.rounding:
+        while state.bound > FINE and state.gamma > state.rounding:
             try:
                 trial = self._advance(state)
             except np.linalg.LinAlgError:  # a point whose floats are past all digits
@@ -354,7 +402,7 @@ class _Solver:
         mass = 1.0 if self.records.weights is not None else 1.0 / total.count
         coordinates = mass * (total.log + total.log_low)
         gamma = float(np.linalg.vector_norm(coordinates))
-        rounding = min(self.manifold.log_rounding(p, 1.0001 * total.reach), self.most_rounding) + _UNDERFLOW
+        rounding = min(self.manifold.log_rounding(p, 1.0001 * total.reach), self.most_rounding) + UNDERFLOW
         upper = gamma * (1.0 + self.manifold.dim * EPSILON) + rounding + sum_rounding(math.sqrt(mass * total.square))
         gradient = self.manifold.raw_tangent(p, coordinates)
         try:

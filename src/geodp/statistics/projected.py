@@ -59,6 +59,6 @@ class ProjectedMean:
         def vectors(records: Array) -> Array:
             invalid = ~manifold.valid(records)
             mask = invalid.reshape(-1, *(1,) * len(manifold.point_shape))
-            return write(manifold.raw_project(np.where(mask, manifold.origin, records))).sum(axis=0)
+            return write(manifold.raw_project(np.where(mask, manifold.origin, records)))
 
-        return sum_over(x, manifold, vectors) / n
+        return sum_over(x, manifold, vectors, n) / n

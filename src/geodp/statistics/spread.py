@@ -2,7 +2,8 @@ r"""How much records vary: mean squared distances, and second moments of normal 
 
 Below ``u_i`` are the normal coordinates of the records at the public centre of a ball of radius ``r``, each clipped to that
 length: a function of each record by itself. What is no point of the manifold has ``u = 0``. So every sensitivity here is one of
-sums of vectors that are bounded one by one, whatever the curvature.
+sums of vectors that are bounded one by one, whatever the curvature. Where the records are those of persons, a person's vectors
+are averaged first: the spread is that between persons.
 
 *Sensitivity of second moments.* ``|u u' - v v'|^2 = |u|^4 + |v|^4 - 2 (u.v)^2 <= 2 r^4`` in the Frobenius norm, with equality for
 orthogonal vectors of length ``r``. In one dimension it is ``(u^2 - v^2)^2 <= r^4``. A symmetric matrix becomes a vector of the
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -24,7 +26,7 @@ from geodp.manifolds.spd import symmetric_from_vector, vector_from_symmetric
 from geodp.records.chunks import open_records
 from geodp.records.sums import sum_over
 from geodp.statistics.counts import normal_coordinates
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.mean import FrechetMean, one_point_each
 
 #: Rounding of a mean of numbers up to 1. Plain sums of BLOCK records, carried on or added up by halves over a chunk, carried
 #: on over chunks; in Dask plainly over the slices of a block, of which 100,000 would be allowed for.
@@ -77,11 +79,12 @@ class Variance(_AboutBall):
         return self.domain.radius**2 / n * _UP
 
     def compute(self, x: Any, n: int) -> Array:
-        def squares(records: Array) -> Array:
-            coordinates = normal_coordinates(self.domain, records, n)
-            return np.array([np.vecdot(coordinates, coordinates).sum()])
+        rows = partial(normal_coordinates, self.domain, count=n)
+        return sum_over(x, self.domain.manifold, rows, n, _squares) / n
 
-        return sum_over(x, self.domain.manifold, squares) / n
+
+def _squares(rows: Array) -> Array:
+    return np.array([np.vecdot(rows, rows).sum()])
 
 
 @final
@@ -98,6 +101,8 @@ class FrechetVariance(_AboutBall):
     """
 
     domain: Ball
+    #: Whether each of ``n`` is a person, whose records are averaged first.
+    persons: bool = False
 
     kind: ClassVar[str] = "variance"
     words: ClassVar[str] = "the Fréchet variance of the clipped records"
@@ -109,7 +114,10 @@ class FrechetVariance(_AboutBall):
     @property
     def tolerance(self) -> float:
         ball = self.domain
-        rounding = FrechetMean(ball).tolerance + ball.manifold.log_rounding_in_ball(ball.center, ball.reach)
+        mean = FrechetMean(ball, persons=self.persons)
+        rounding = mean.tolerance + ball.manifold.log_rounding_in_ball(ball.center, ball.reach)
+        # the mean of a person's records is wrong by at most as much as that of all
+        rounding *= 2.0 if self.persons else 1.0
         # the radius of clipped records is the reach: rounding may take them beyond the ball
         beyond = ball.reach**2 - ball.radius**2
         return 4.0 * ball.reach * rounding + 4.0 * beyond + 4.0 * ROUNDING * ball.reach**2
@@ -122,8 +130,9 @@ class FrechetVariance(_AboutBall):
         FrechetMean(self.domain).check(n)
 
     def compute(self, x: Any, n: int) -> Array:
-        mean = FrechetMean(self.domain).compute(x, n)
-        total = open_records(x, self.domain, None).evaluate(mean, lambda done: None)
+        points = one_point_each(x, self.domain)
+        mean = FrechetMean(self.domain).compute(points, n)
+        total = open_records(points, self.domain, None).evaluate(mean, lambda done: None)
         return np.array([total.square / n])
 
 
@@ -233,14 +242,14 @@ class Covariance(_AboutBall):
 def _summed(x: Any, ball: Ball, n: int) -> tuple[Array, Array]:
     """The sums of ``u u'`` and of ``u``, in one pass."""
 
-    def sums(records: Array) -> Array:
-        coordinates = normal_coordinates(ball, records, n)
-        # matrix products add up plainly, so they are of short blocks
-        whole = len(coordinates) // _BLOCK * _BLOCK
-        blocks, rest = coordinates[:whole].reshape(-1, _BLOCK, coordinates.shape[1]), coordinates[whole:]
-        moments = (blocks.mT @ blocks).sum(axis=0) + rest.T @ rest
-        means = (np.ones(_BLOCK) @ blocks).sum(axis=0) + rest.sum(axis=0)
-        return np.concatenate([moments, means[None]])
-
-    total = sum_over(x, ball.manifold, sums)
+    total = sum_over(x, ball.manifold, partial(normal_coordinates, ball, count=n), n, _moments)
     return total[:-1], total[-1]
+
+
+def _moments(rows: Array) -> Array:
+    # matrix products add up plainly, so they are of short blocks
+    whole = len(rows) // _BLOCK * _BLOCK
+    blocks, rest = rows[:whole].reshape(-1, _BLOCK, rows.shape[1]), rows[whole:]
+    moments = (blocks.mT @ blocks).sum(axis=0) + rest.T @ rest
+    means = (np.ones(_BLOCK) @ blocks).sum(axis=0) + rest.sum(axis=0)
+    return np.concatenate([moments, means[None]])

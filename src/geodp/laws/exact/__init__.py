@@ -34,12 +34,11 @@ probability, and rounding might never end. There is no largest precision and no 
 
 **What is not claimed.** The bits are those of the operating system's generator, so that "independent and fair"
 holds for everyone who cannot break it. The number of trials is independent of the centre: the accept and reject
-decisions never see it. The *time* of a draw is not proved to be: balls carry the centre's digits, and a coordinate
-that needs a repetition is one that lies near a boundary. At the starting precision that is an event of probability
-about ``2^-80``, for every centre of a condition number that floats can hold. Some work on the centre itself also
-takes a time that depends on its digits (pivots over the rational numbers for subspaces and shapes, rotations of
-Jacobi for the log-Euclidean metric). In Euclidean space the spare bits cover centres up to about ``2^80`` times the
-scale.
+decisions never see it. The *time* of a draw is not proved to be. It takes the same steps whatever the centre, and with
+numbers of the same length (:func:`~geodp.arithmetic.intervals.enclosed`): the tests count them. But a coordinate that needs
+a repetition is one that lies near a boundary. At the starting precision that is an event of probability about ``2^-80``, for
+every centre of a condition number that floats can hold (for the log-Euclidean metric, up to ``10^15``). In Euclidean
+space the spare bits cover centres up to about ``2^80`` times the scale.
 """
 
 from __future__ import annotations

@@ -1,0 +1,281 @@
+"""One pass over the records of many groups, each at a point of its own: sums of logarithms, a row a group.
+
+The records of a group lie next to each other: group ``g`` has the records ``starts[g]`` to ``starts[g + 1]``. As for one mean,
+the general evaluator calls the manifold's own maps and the others run compiled loops.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.compute.passes import Pass, compiled_code_is_there, mean_hessian
+from geodp.inputs import Array
+from geodp.manifolds import SPD, Sphere
+from geodp.manifolds.ball import Ball
+from geodp.manifolds.functions import spectral
+from geodp.manifolds.manifold import Manifold
+from geodp.manifolds.spd import cholesky, log_of_whitened, vector_from_symmetric
+
+Integers = NDArray[np.int64]
+
+#: Numbers added up one after another. A sum of n numbers is a tree of such sums, so that its error is this times log(n).
+_FAN = 32
+
+
+class GroupPass(NamedTuple):
+    """What one pass says about the point of each group. Nothing but zeros for a group without records.
+
+    Tangent vectors are rows of coordinates in the orthonormal frame at the point.
+    """
+
+    points: Array
+    log: Array  # mean logarithm
+    square: Array  # mean squared length
+    reach: Array  # largest length
+    step: Array  # a step to the mean, by what the pass says about the Hessian
+
+
+def segment_sums(values: Array, starts: Integers) -> Array:
+    """Sums over consecutive rows, ``(groups, columns)``; the relative error is at most ``32 log_32(n)`` machine epsilons."""
+    values, starts = _thinned(np.add, values, starts)
+    return _reduced(np.add, values, starts)
+
+
+def segment_maxima(values: Array, starts: Integers) -> Array:
+    """Largest of consecutive non-negative values; 0 where there is none."""
+    return _reduced(np.maximum, values, starts)
+
+
+def _thinned(operation: np.ufunc, values: Array, starts: Integers) -> tuple[Array, Integers]:
+    counts = np.diff(starts)
+    while counts.max(initial=0) > _FAN:
+        parts = -(-counts // _FAN)
+        ends = np.cumsum(parts)
+        within = np.arange(ends[-1]) - np.repeat(ends - parts, parts)
+        values = operation.reduceat(values, np.repeat(starts[:-1], parts) + _FAN * within, axis=0)
+        starts, counts = np.concatenate([[0], ends]), parts
+    return values, starts
+
+
+def _reduced(operation: np.ufunc, values: Array, starts: Integers) -> Array:
+    out = np.zeros((len(starts) - 1, *values.shape[1:]))
+    filled = starts[1:] > starts[:-1]
+    if filled.any():
+        out[filled] = operation.reduceat(values, starts[:-1][filled], axis=0)
+    return out
+
+
+class GroupEvaluator(ABC):
+    """How to make a :class:`GroupPass` on one manifold, with the same work for every record as far as that can be had."""
+
+    def __init__(self, ball: Ball) -> None:
+        self.ball, self.manifold = ball, ball.manifold
+
+    @abstractmethod
+    def clip(self, records: Array, starts: Integers) -> GroupPass:
+        """Clips the records, in place, and makes the pass at the centre over them."""
+
+    @abstractmethod
+    def evaluate(self, points: Array, records: Array, starts: Integers) -> GroupPass:
+        """The pass at one point a group over records in the ball."""
+
+    def advance(self, points: Array, steps: Array, records: Array, starts: Integers) -> GroupPass:
+        """The pass at the ends of steps, moved to the boundary of the ball if they are outside; of no step, where it was."""
+        still = ~steps.any(axis=-1)
+        moved = self.manifold.raw_exp(points, self.manifold.raw_tangent(points, steps))
+        moved[still] = points[still]
+        outside = ~(self.manifold.raw_dist(self.ball.center, moved) <= self.ball.radius)
+        if outside.any():
+            moved[outside] = self.ball.clip_chunk(moved[outside])
+        return self.evaluate(moved, records, starts)
+
+    def centers(self, starts: Integers) -> Array:
+        """The centre of the ball, once a group."""
+        return np.repeat(self.ball.center[None], len(starts) - 1, axis=0)
+
+
+def scaled_step(log: Array, square: Array, hessian: Array) -> Array:
+    """The gradient step over the Hessian along it."""
+    along = along_gradient(log, square, hessian)
+    return log / np.where(along > 0.1, along, 1.0)[:, None]  # far from the mean of a wide ball it says nothing
+
+
+def along_gradient(log: Array, square: Array, hessian: Array) -> Array:
+    """The Hessian along the gradient from its mean over all directions."""
+    with np.errstate(all="ignore"):
+        across = np.where(square > 0.0, 1.0 - np.minimum(np.vecdot(log, log) / square, 1.0), 1.0)
+    return 1.0 + across * (hessian - 1.0)
+
+
+def _shares(starts: Integers) -> Array:
+    """One over the number of records of each group, 0 for none."""
+    counts = np.diff(starts)
+    return np.where(counts > 0, 1.0 / np.maximum(counts, 1), 0.0)
+
+
+class GeneralGroups(GroupEvaluator):
+    """Logarithms by the manifold's own ``raw_log``. On spaces of rank one their lengths give the mean Hessian."""
+
+    def clip(self, records: Array, starts: Integers) -> GroupPass:
+        records[:], logs = self.ball.clip_with_logs(records)
+        return self._from_logs(self.centers(starts), self.manifold.raw_coordinates(self.ball.center, logs), starts)
+
+    def evaluate(self, points: Array, records: Array, starts: Integers) -> GroupPass:
+        base = np.repeat(points, np.diff(starts), axis=0)
+        logs = self.manifold.raw_coordinates(base, self.manifold.raw_log(base, records))
+        return self._from_logs(points, logs, starts)
+
+    def _from_logs(self, points: Array, logs: Array, starts: Integers) -> GroupPass:
+        share, squares, manifold = _shares(starts), np.vecdot(logs, logs), self.manifold
+        log, square = share[:, None] * segment_sums(logs, starts), share * segment_sums(squares, starts)
+        step = log
+        if manifold.rank == 1 and manifold.dim > 1:
+            hessian = share * segment_sums(manifold.roots.mean_hessian(np.sqrt(squares)[:, None]), starts)
+            step = scaled_step(log, square, hessian)
+        return GroupPass(points, log, square, np.sqrt(segment_maxima(squares, starts)), step)
+
+
+class SPDGroups(GroupEvaluator):
+    """Positive-definite matrices without a compiler: the Hessian from the spectrum of the logarithms."""
+
+    def clip(self, records: Array, starts: Integers) -> GroupPass:
+        records[:] = self.ball.clip_chunk(records)
+        return self.evaluate(self.centers(starts), records, starts)
+
+    def evaluate(self, points: Array, records: Array, starts: Integers) -> GroupPass:
+        counts, share = np.diff(starts), _shares(starts)
+        inverse = np.repeat(cholesky(points)[1], counts, axis=0)
+        logs, vectors = log_of_whitened(inverse, np.repeat(points, counts, axis=0), records)
+        squares = np.vecdot(logs, logs)
+        log = share[:, None] * segment_sums(vector_from_symmetric(spectral(vectors, logs)), starts)
+        square, hessian = (share * segment_sums(values, starts) for values in (squares, mean_hessian(logs)))
+        return GroupPass(points, log, square, np.sqrt(segment_maxima(squares, starts)), spd_step(log, square, hessian))
+
+
+def spd_step(log: Array, square: Array, hessian: Array) -> Array:
+    """The full step along the trace, and one over the Hessian across it."""
+    k = math.isqrt(2 * log.shape[-1])
+    trace = vector_from_symmetric(np.eye(k)) / math.sqrt(k)
+    along, slope = (log @ trace)[:, None] * trace, along_gradient(log, square, hessian)
+    return along + (log - along) / np.where(slope > 0.0, slope, 1.0)[:, None]
+
+
+class CompiledGroups(GroupEvaluator):
+    """Compiled loops over the groups, which clip on the way if the radius is finite."""
+
+    #: Columns of sums that the loop writes for every block of records; the largest length comes after them.
+    columns: int
+
+    @abstractmethod
+    def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
+        """One pass: sums over blocks of records, and the largest length in the last column."""
+
+    @abstractmethod
+    def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
+        """From the mean of every column, and the largest length."""
+
+    def clip(self, records: Array, starts: Integers) -> GroupPass:
+        return self.finish(self.centers(starts), records, starts, self.ball.radius)
+
+    def evaluate(self, points: Array, records: Array, starts: Integers) -> GroupPass:
+        return self.finish(points, records, starts, math.inf)
+
+    def finish(self, points: Array, records: Array, starts: Integers, radius: float) -> GroupPass:
+        # compiled code is kept on disk for every type it has met: there is to be one type, whatever the source of the records
+        points, records = (np.require(a.view(np.ndarray), requirements=["C", "W"]) for a in (points, records))
+        blocks = np.concatenate([[0], np.cumsum(-(-np.diff(starts) // Pass.BLOCK))])
+        rows = np.empty((blocks[-1], self.columns + 1))
+        self.run(points, records, starts, radius, rows)
+        sums = _shares(starts)[:, None] * segment_sums(rows[:, :-1], blocks)
+        return self.from_sums(points, sums, segment_maxima(rows[:, -1], blocks))
+
+
+class _CompiledSPDGroups(CompiledGroups):
+    """Positive-definite matrices: points are moved in compiled code too."""
+
+    def __init__(self, ball: Ball) -> None:
+        super().__init__(ball)
+        self._center = np.array(ball.center), *cholesky(ball.center)
+
+    def advance(self, points: Array, steps: Array, records: Array, starts: Integers) -> GroupPass:
+        from geodp.compute import group_kernels
+
+        moved = np.array(points)
+        group_kernels.move_spd(moved, np.ascontiguousarray(steps), *self._center, self.ball.radius)
+        return self.evaluate(moved, records, starts)
+
+
+class SPD2Groups(_CompiledSPDGroups):
+    """2x2 matrices, with Newton's step."""
+
+    columns = 7
+
+    def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
+        from geodp.compute import group_kernels
+
+        group_kernels.spd2_groups(records, starts, points, radius, Pass.BLOCK, rows)
+
+    def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
+        middle, d, b, square, h00, h01, h11 = sums.T
+        log = np.stack([middle + d, math.sqrt(2.0) * b, middle - d], axis=-1)
+        d, b = _solved(h00, h01, h11, d, b)
+        return GroupPass(points, log, square, reach, np.stack([middle + d, math.sqrt(2.0) * b, middle - d], axis=-1))
+
+
+def _solved(h00: Array, h01: Array, h11: Array, a: Array, b: Array) -> tuple[Array, Array]:
+    """The solution of a 2x2 Hessian; the right-hand side itself where that is not positive, as on a wide ball it may be."""
+    det = h00 * h11 - h01 * h01
+    good = (det > 1e-4 * (h00 + h11) ** 2) & (h00 + h11 > 0.0)
+    safe = np.where(good, det, 1.0)
+    return np.where(good, (h11 * a - h01 * b) / safe, a), np.where(good, (h00 * b - h01 * a) / safe, b)
+
+
+class SPD3Groups(_CompiledSPDGroups):
+    """3x3 matrices."""
+
+    columns = 8
+
+    def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
+        from geodp.compute import group_kernels
+
+        group_kernels.spd3_groups(records, starts, points, radius, Pass.BLOCK, rows)
+
+    def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
+        root, square = math.sqrt(2.0), sums[:, 6]
+        log = sums[:, [0, 1, 3, 2, 4, 5]] * [1.0, root, root, 1.0, root, 1.0]
+        return GroupPass(points, log, square, reach, spd_step(log, square, sums[:, 7]))
+
+
+class Sphere2Groups(CompiledGroups):
+    """The unit sphere in space, with Newton's step."""
+
+    columns = 11
+
+    def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
+        from geodp.compute import group_kernels
+
+        unit = points / np.linalg.vector_norm(points, axis=-1, keepdims=True)
+        group_kernels.sphere2_groups(records, starts, unit, radius, Pass.BLOCK, rows)
+
+    def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
+        along, square = sums[:, 3], sums[:, 4]
+        log = self.manifold.raw_coordinates(points, sums[:, :3] - along[:, None] * points)
+        outer = sums[:, 5:][:, [0, 1, 3, 1, 2, 4, 3, 4, 5]].reshape(-1, 3, 3)
+        frame = self.manifold.raw_tangent(points[:, None], np.eye(2))
+        hessian = frame @ outer @ np.swapaxes(frame, -1, -2)
+        step = _solved(along + hessian[:, 0, 0], hessian[:, 0, 1], along + hessian[:, 1, 1], *log.T)
+        return GroupPass(points, log, square, reach, np.stack(step, axis=-1))
+
+
+def best_group_evaluator(ball: Ball, count: int) -> GroupEvaluator:
+    """The fastest evaluator for so many records in groups."""
+    manifold = ball.manifold
+    compiled: dict[Manifold, type[CompiledGroups]] = {SPD(2): SPD2Groups, SPD(3): SPD3Groups, Sphere(2): Sphere2Groups}
+    if manifold in compiled and compiled_code_is_there(count * math.prod(manifold.point_shape)):
+        return compiled[manifold](ball)
+    return SPDGroups(ball) if isinstance(manifold, SPD) and manifold.k > 1 else GeneralGroups(ball)

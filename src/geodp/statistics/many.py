@@ -1,0 +1,359 @@
+"""Fréchet means of many groups at once, each with a proved bound on its numerical error."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geodp.compute.groups import GroupEvaluator, GroupPass, Integers, best_group_evaluator
+from geodp.compute.passes import sum_rounding
+from geodp.inputs import EPSILON, Array, refuse_mask
+from geodp.manifolds import Manifold
+from geodp.manifolds.ball import Ball, checked_ball
+from geodp.records.chunks import as_array, check_shape, in_order, one_blas_thread, pool
+from geodp.statistics.mean import (
+    FINE,
+    MOST_PASSES,
+    OFF_SPAN,
+    UNDERFLOW,
+    MeanResult,
+    checked_tolerance,
+    default_tolerance,
+    flatness,
+)
+
+Flags = NDArray[np.bool_]
+
+#: Secant pairs that the solver remembers for each group.
+_MEMORY = 3
+#: Records solved together by one thread: so many bytes of them stay in the cache for all passes.
+_CHUNK_BYTES = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class MeanResults:
+    """The Fréchet means of groups: one row a group of ``groups``, in their order.
+
+    ``results[label]`` is the :class:`geodp.MeanResult` of one group, and iterating gives the labels.
+
+    >>> from geodp import Ball, Euclidean
+    >>> ball = Ball(Euclidean(1), center=[0.0], radius=10.0)
+    >>> results = frechet_means([[1.0], [2.0], [5.0]], ball, by=["a", "b", "a"])
+    >>> results["a"].point, list(results)
+    (array([3.]), ['a', 'b'])
+    """
+
+    groups: NDArray[Any]
+    points: Array
+    error_bounds: Array
+    iterations: Integers
+
+    def __getitem__(self, label: Any) -> MeanResult:
+        found = np.flatnonzero(self.groups == label)
+        if len(found) != 1:
+            raise KeyError(label)
+        i = int(found[0])
+        return MeanResult(self.points[i], float(self.error_bounds[i]), int(self.iterations[i]))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.groups.tolist())
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+
+def frechet_means(
+    x: ArrayLike, ball: Ball, by: ArrayLike, *, groups: ArrayLike | None = None, tolerance: float | None = None
+) -> MeanResults:
+    """The Fréchet mean of every group of records, clipped into the ball: :func:`geodp.frechet_mean` for all of them at once.
+
+    Parameters
+    ----------
+    x
+        The records, an array ``(n, *point_shape)``.
+    ball
+        The public ball, the same for all groups.
+    by
+        The label of each record's group, ``(n,)``: whole numbers or text.
+    groups
+        The labels, in the order of the result; records with another label are left out. A group without records has the
+        centre of the ball for its mean. By default the labels that occur, sorted.
+    tolerance
+        The largest acceptable error bound of any group, :func:`geodp.frechet_mean` says more.
+
+    >>> import numpy as np
+    >>> from geodp import SPD, Ball
+    >>> x = [np.diag([1.0, 4.0]), np.diag([4.0, 1.0]), np.eye(2)]
+    >>> results = frechet_means(x, Ball(SPD(2), center=np.eye(2), radius=3.0), by=[0, 0, 1])
+    >>> results.points.round(9).tolist(), bool((results.error_bounds < 1e-9).all())
+    ([[[2.0, 0.0], [0.0, 2.0]], [[1.0, 0.0], [0.0, 1.0]]], True)
+    """
+    checked_ball(ball)
+    records = as_array(x)
+    check_shape(records, ball.manifold)
+    labels, codes = _coded(by, groups, len(records))
+    order = np.argsort(codes, kind="stable")
+    order = order[np.searchsorted(codes[order], 0) :]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(codes[order], minlength=len(labels)))])
+    with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
+        chosen = records[order].astype(np.float64)
+    return MeanResults(labels, *group_means(chosen, starts, ball, tolerance=tolerance))
+
+
+def _coded(by: ArrayLike, groups: ArrayLike | None, count: int) -> tuple[NDArray[Any], Integers]:
+    """The labels, and for each record the index of its own among them, -1 if it is not there."""
+    refuse_mask(by, "by")
+    keys = np.asarray(by)
+    if keys.shape != (count,):
+        raise ValueError(f"by has shape {keys.shape} but must hold one label a record, shape ({count},)")
+    if groups is None:
+        labels, codes = np.unique(keys, return_inverse=True)
+        return labels, codes.astype(np.int64)
+    labels = np.asarray(groups)
+    if labels.ndim != 1 or len(np.unique(labels)) != len(labels):
+        raise ValueError("groups must be a list of labels, each of which occurs once")
+    if len(labels) == 0:
+        return labels, np.full(count, -1)
+    rank = np.argsort(labels, kind="stable")
+    at = np.minimum(np.searchsorted(labels, keys, sorter=rank), len(labels) - 1)
+    codes = rank[at]
+    return labels, np.where(labels[codes] == keys, codes, -1)
+
+
+class Means(NamedTuple):
+    """Of each group: the mean, a bound on its error, and the passes it took."""
+
+    points: Array
+    error_bounds: Array
+    iterations: Integers
+
+
+def group_means(records: Array, starts: Integers, ball: Ball, *, tolerance: float | None = None, least: int = 1) -> Means:
+    """The Fréchet mean of the records ``starts[g]`` to ``starts[g + 1]`` for every ``g``, clipped into the ball.
+
+    ``records`` is float64, ``(n, *point_shape)``, and is clipped in place. Every group gets at least ``least`` passes. The mean
+    of no records is the centre.
+    """
+    manifold, count = ball.manifold, len(starts) - 1
+    starts = np.ascontiguousarray(starts, dtype=np.int64)
+    goal = None if tolerance is None else checked_tolerance(tolerance)
+    evaluator = best_group_evaluator(ball, len(records))
+    out = Means(np.empty((count, *manifold.point_shape)), np.empty(count), np.empty(count, dtype=np.int64))
+
+    def work(part: tuple[int, int]) -> None:
+        begin, end = part
+        rows, places = records[starts[begin] : starts[end]], starts[begin : end + 1] - starts[begin]
+        solved = _Solver(evaluator, ball, goal, least).solve(rows, places)
+        for whole, piece in zip(out, solved, strict=True):
+            whole[begin:end] = piece
+
+    with one_blas_thread(), np.errstate(all="ignore"):
+        for _ in in_order(pool(os.getpid()), work, _parts(starts, 8 * math.prod(manifold.point_shape))):
+            pass
+    return out
+
+
+def _parts(starts: Integers, record: int) -> Iterator[tuple[int, int]]:
+    """Ranges of groups with about :data:`_CHUNK_BYTES` of records; a group without any counts like a record."""
+    weights = starts + np.arange(len(starts))
+    begin = 0
+    while begin < len(starts) - 1:
+        end = int(np.searchsorted(weights, weights[begin] + max(_CHUNK_BYTES // record, 1), side="right")) - 1
+        end = max(end, begin + 1)
+        yield begin, end
+        begin = end
+
+
+class _States(NamedTuple):
+    """What the last pass said about the point of each group: see ``_State`` of one mean."""
+
+    point: Array
+    log: Array
+    step: Array
+    gamma: Array
+    energy: Array
+    bound: Array
+    rounding: Array
+    reach: Array
+
+    def where(self, chosen: Flags, other: _States) -> _States:
+        return _States(*(np.where(_each(chosen, a), b, a) for a, b in zip(self, other, strict=True)))
+
+    def take(self, chosen: Flags) -> _States:
+        return _States(*(a[chosen] for a in self))
+
+
+def _each(flags: Flags, like: Array) -> Flags:
+    return flags.reshape(len(flags), *(1,) * (like.ndim - 1))
+
+
+class _Solver:
+    """The iteration of :func:`geodp.frechet_mean` for all groups together: the same steps, tests and bounds, a row a group."""
+
+    def __init__(self, evaluator: GroupEvaluator, ball: Ball, tolerance: float | None, least: int) -> None:
+        self.evaluator, self.ball, self.manifold = evaluator, ball, ball.manifold
+        self.tolerance, self.least = tolerance, least
+        self.goal = default_tolerance(ball)
+        self.target = self.goal if tolerance is None else tolerance
+        self.most_rounding = self.manifold.log_rounding_in_ball(ball.center, ball.reach)
+        # what holds everywhere in the ball does for the default tolerance, and spares a bound for each point
+        self.refines = tolerance is None and least == 1 and self.goal > FINE
+        self.rounds_by_point = self.refines or (tolerance is not None and tolerance < self.goal)
+        self.slow = 1.0 - 0.25 * flatness(ball) / float(self._steepest(np.array(math.inf)))
+
+    def solve(self, records: Array, starts: Integers) -> Means:
+        count = len(starts) - 1
+        out = Means(np.empty((count, *self.manifold.point_shape)), np.empty(count), np.empty(count, dtype=np.int64))
+        which = np.arange(count)
+        state = self._state(self.evaluator.clip(records, starts))
+        trust, lowest = np.full(count, 2.0 * self.ball.reach), np.full(count, math.inf)
+        plain, stalled, refining = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.int64), np.full(count, self.refines)
+        history, done, passes = _History(self.manifold, count), np.ones(count, dtype=np.int64), 1
+        while True:
+            rough = state.bound > self.target
+            going = rough | (refining & (state.bound > FINE) & (state.gamma > state.rounding))
+            if passes >= self.least and not going.all():
+                finished = ~going
+                for whole, piece in zip(out, (state.point, state.bound, done), strict=True):
+                    whole[which[finished]] = piece[finished]
+                if not going.any():
+                    return out
+                sizes = np.diff(starts)
+                if 2 * sizes[going].sum() <= sizes.sum():  # the others go on without those that are done
+                    records = records[np.repeat(going, sizes)]
+                    starts = np.concatenate([[0], np.cumsum(sizes[going])])
+                    which, state, history = which[going], state.take(going), history.take(going)
+                    trust, lowest, plain, stalled = trust[going], lowest[going], plain[going], stalled[going]
+                    refining, done, rough, going = refining[going], done[going], rough[going], going[going]
+            if (rough & (stalled >= 3) & (state.bound <= self.goal)).any():
+                raise ValueError(
+                    f"the tolerance {self.tolerance:.3g} is below what float64 can certify for these records; "
+                    f"{self.goal:.3g} can always be met in this ball"
+                )
+            if passes >= MOST_PASSES:
+                raise RuntimeError(f"no convergence in {passes} passes")
+            lowest = np.minimum(lowest, state.gamma)
+            steepest = self._steepest(state.reach)
+            step = history.accelerated(state)
+            length = np.linalg.vector_norm(step, axis=-1)
+            plain |= ~np.isfinite(length)
+            taken = np.minimum(length, trust)
+            shorter = np.where(taken < length, taken / np.where(length > 0.0, length, 1.0), 1.0)
+            move = np.where(plain[:, None], state.log / steepest[:, None], step * shorter[:, None])
+            move = np.where(going[:, None], move, 0.0)
+            trial = self._state(self.evaluator.advance(state.point, move, records, starts))
+            passes += 1
+            done[going | (passes <= self.least)] += 1
+
+            better = trial.bound < 0.9 * state.bound
+            certified = (trial.bound < 1.99 * self.ball.reach) & (trial.gamma <= self.slow * lowest)
+            lower = trial.energy < state.energy - 0.25 * state.gamma**2 / steepest
+            accepted = going & np.where(rough, plain | certified | lower, better)
+            refining &= ~(going & ~rough & ~better)
+            rejected = rough & ~accepted
+            safe = state.gamma / steepest
+            trust = np.where(accepted & ~plain & (taken < length), np.minimum(2.0 * taken, 2.0 * self.ball.reach), trust)
+            trust = np.where(rejected, 0.25 * taken, trust)
+            plain = rejected & (trust <= safe)
+            trust = np.where(plain, np.maximum(trust, 2.0 * safe), trust)
+            history.forget(plain)
+            far = (trial.gamma > 0.1 * state.gamma) | (state.gamma < 1e-3 * self.ball.reach)
+            history.follow(accepted & (trial.bound > self.target) & (history.any | far), state, trial)
+            stalled = np.where(accepted, np.where(trial.gamma < 0.7 * lowest, 0, stalled + 1), stalled)
+            state = state.where(accepted, trial)
+
+    def _steepest(self, reach: Array) -> Array:
+        """An upper bound on the Hessian wherever a gradient step may pass: see one mean."""
+        length = np.minimum(4.0 * self.ball.reach, 2.0 * reach) * math.sqrt(-self.manifold.lowest_curvature)
+        return np.where(length > 1e-8, length / np.tanh(np.maximum(length, 1e-8)), 1.0 + length)
+
+    def _state(self, found: GroupPass) -> _States:
+        gamma, reach = np.linalg.vector_norm(found.log, axis=-1), 1.0001 * found.reach
+        rounding = np.full(len(gamma), self.most_rounding)
+        if self.rounds_by_point:
+            here = [self.manifold.log_rounding(p, float(r)) for p, r in zip(found.points, reach, strict=True)]
+            rounding = np.minimum(here, rounding)
+        upper = gamma * (1.0 + self.manifold.dim * EPSILON) + (rounding + UNDERFLOW) + sum_rounding(1.0) * np.sqrt(found.square)
+        bound = np.minimum(2.0 * self.ball.reach, self._certificate(upper))
+        return _States(found.points, found.log, found.step, gamma, 0.5 * found.square, bound, upper - gamma, reach)
+
+    def _certificate(self, gamma: Array) -> Array:
+        """How far the exact means may be from points of the ball where the mean logarithms are at most ``gamma``."""
+        root, radius = math.sqrt(self.manifold.curvature), self.ball.reach
+        if root == 0.0:
+            return np.where(np.isfinite(gamma), gamma, math.inf)
+        sine = gamma * math.tan(root * radius) / radius
+        return np.where(sine < 1.0, np.arcsin(np.minimum(sine, 1.0)) / root * (1.0 + 8.0 * EPSILON), math.inf)
+
+
+class _History:
+    """The latest secants of each group, for Anderson's step: how the point moved, and how its step changed by that.
+
+    Rows of coordinates in the frame at the group's point, which follow it.
+    """
+
+    def __init__(self, manifold: Manifold, count: int) -> None:
+        self.manifold, self.any = manifold, np.zeros(count, dtype=np.bool_)
+        self.moves: list[Array] = []
+        self.changes: list[Array] = []
+
+    def take(self, chosen: Flags) -> _History:
+        part = _History(self.manifold, 0)
+        part.any = self.any[chosen]
+        part.moves, part.changes = ([a[chosen] for a in own] for own in (self.moves, self.changes))
+        return part
+
+    def forget(self, groups: Flags) -> None:
+        """Secants that have misled would again."""
+        self.any &= ~groups
+        for own in (*self.moves, *self.changes):
+            own[groups] = 0.0
+
+    def follow(self, moved: Flags, old: _States, new: _States) -> None:
+        """Takes the secants of groups that have moved along to their new points, and puts the latest first."""
+        groups = np.flatnonzero(moved)
+        if len(groups) == 0:
+            return
+        manifold, before, here = self.manifold, old.point[groups], new.point[groups]
+
+        def along(vectors: Array) -> Array:
+            tangent = manifold.raw_tangent(before, vectors)
+            return manifold.raw_coordinates(here, manifold.raw_project_tangent(here, tangent))
+
+        move = -manifold.raw_coordinates(here, manifold.raw_log(here, before))
+        change = new.step[groups] - along(old.step[groups])
+        good = np.isfinite(move + change).all(axis=-1, keepdims=True)
+        for own, latest in ((self.moves, move), (self.changes, change)):
+            if len(own) < _MEMORY:
+                own.append(np.zeros_like(new.log))
+            for i in range(len(own) - 1, 0, -1):
+                own[i][groups] = along(own[i - 1][groups])
+            own[0][groups] = np.where(good, latest, 0.0)
+        self.any[groups] = True
+
+    def accelerated(self, state: _States) -> Array:
+        """The combination of the secants that predicts the smallest residual; the step itself where there are none.
+
+        Of two secants in one direction the later is nearer to the mean and the truer one: the earlier ones are made orthogonal
+        to the later, and left out if little remains.
+        """
+        if not self.any.any():
+            return state.step
+        total, basis = state.step, list[tuple[Array, Array]]()
+        for s, q in zip(self.moves, self.changes, strict=True):
+            length = np.linalg.vector_norm(q, axis=-1)
+            for later, shift in basis:
+                along = np.vecdot(later, q)[:, None]
+                q, s = q - along * later, s - along * shift
+            across = np.linalg.vector_norm(q, axis=-1)
+            used = across > OFF_SPAN * length
+            scale = np.where(used, 1.0 / np.where(used, across, 1.0), 0.0)[:, None]
+            basis.append((scale * q, scale * s))
+            total = total - np.vecdot(basis[-1][0], state.step)[:, None] * (basis[-1][0] + basis[-1][1])
+        return total
