@@ -31,8 +31,8 @@ class ChainPlan:
     """What a private ball and a mean in it would be like, if records spread as was guessed. No data were read.
 
     ``find`` is the part of the privacy that goes to the ball. ``mean`` is the plan of the mean in a ball of the radius that the
-    search is expected to find. ``enough`` is the number of records from which on the search takes two rounds, each of which tells
-    something. ``guess`` is the radius up to which a ball that you can name without looking is better: it needs no search.
+    search is expected to find. ``enough`` is the number of records from which on the search goes its best way, with medians of all
+    coordinates or a projected mean and a second round. ``guess`` is the radius up to which a ball that you can name without looking is better: it needs no search.
     """
 
     search: Search
@@ -86,7 +86,7 @@ class ChainPlan:
     def __str__(self) -> str:
         start, n = self.search.start, self.mean.n
         outer = f"a ball of radius {start.radius:g}" if isinstance(start, Ball) else "all of it"
-        few = f"; with {self.enough} records or more it would take two rounds" if n < self.enough else ""
+        few = f"; {self.enough} records or more could be looked at more closely" if n < self.enough else ""
         rows = [
             ("ball", f"{100 * self.find:g}% of the privacy ({self.search.privacy}), from {outer}"),
             ("search", f"{' -> '.join(step.what for step in self.search.steps)}{few}"),
@@ -131,7 +131,7 @@ def plan_chain(
     >>> outer = Ball(SPD(3), np.eye(3), radius=30.0)
     >>> chain = plan_chain(outer, n=10_000, epsilon=1.0, spread=0.5)
     >>> chain.find, chain.cost.epsilon <= 1.0, chain.expected_error < 0.01
-    (0.2, True, True)
+    (0.1, True, True)
     """
     whole = privacy_of(epsilon, delta, rho, mu)
     spread = real_number(spread, "the spread")

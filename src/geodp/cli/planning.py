@@ -30,9 +30,7 @@ def plan_command(
     manifold: ManifoldOption,
     radius: Annotated[
         float | None,
-        typer.Option(
-            "--radius", "-r", help="Public radius of the ball; with --spread that of a wide one, or none on compact spaces."
-        ),
+        typer.Option("--radius", "-r", help="Public radius of the ball; with --spread of a wide one, or none on compact spaces."),
     ] = None,
     n: Annotated[int | None, typer.Option("-n", "--records", help="Number of records.")] = None,
     epsilon: EpsilonOption = None,
