@@ -31,8 +31,9 @@ class ChainPlan:
     """What a private ball and a mean in it would be like, if records spread as was guessed. No data were read.
 
     ``find`` is the part of the privacy that goes to the ball. ``mean`` is the plan of the mean in a ball of the radius that the
-    search is expected to find. ``enough`` is the number of records from which on the search goes its best way, with medians of all
-    coordinates or a projected mean and a second round. ``guess`` is the radius up to which a ball that you can name without looking is better: it needs no search.
+    search is expected to find. ``enough`` is the number of records from which on the search goes its best way, with medians
+    of all coordinates or a projected mean and a second round. ``guess`` is the radius up to which a ball that you can name
+    without looking is better: it needs no search.
     """
 
     search: Search
