@@ -235,9 +235,9 @@ class Manifold(ABC):
     @cached_property
     def chart_size(self) -> int:
         """Number of coordinates of the chart."""
-        from geodp.arithmetic.intervals import exact_vector
+        from geodp.arithmetic.intervals import enclosed_vector
 
-        return len(self.exact_chart(self.origin, exact_vector(np.full(self.dim, 1e-3))))
+        return len(self.exact_chart(self.origin, enclosed_vector(np.full(self.dim, 1e-3))))
 
     @property
     def chart_units(self) -> tuple[int | None, ...]:
