@@ -112,6 +112,16 @@ class Evaluator(ABC):
     def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
         """A step to the mean, from the mean of what the passes say about the Hessian."""
 
+    def coordinates(self, ball: Ball, records: Array) -> Array:
+        """Normal coordinates at the centre of the clipped records, a row each: of length at most the radius, and finite.
+
+        A row depends on its record and on where that is, on nothing else. The records may be changed on the way.
+        """
+        coordinates = ball.manifold.raw_coordinates(ball.center, ball.clip_with_logs(records)[1])
+        coordinates = np.where(np.isfinite(coordinates).all(axis=-1, keepdims=True), coordinates, 0.0)
+        length = np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
+        return coordinates * np.where(length > ball.radius, ball.radius / length * (1.0 - 1e-15), 1.0)
+
 
 class GeneralEvaluator(Evaluator):
     """Logarithms by the manifold's own ``raw_log``, and nothing about the Hessian."""
@@ -226,10 +236,19 @@ class SPD3(_CompiledSPD):
     hessian = "its mean over directions"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+        return self._passed(p, records, weights, radius, np.empty((0, 6)))
+
+    def coordinates(self, ball: Ball, records: Array) -> Array:
+        each = np.empty((len(records), 6))
+        records = np.require(records.view(np.ndarray), requirements=["C", "W"])
+        self._passed(ball.center, records, np.ones(len(records)), ball.radius, each)
+        return each
+
+    def _passed(self, p: Array, records: Array, weights: Array, radius: float, each: Array) -> Pass:
         from geodp.compute import kernels
 
         blocks = _rows(records, 8)
-        reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks)
+        reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks, each)
         root = math.sqrt(2.0)
         logs = blocks[:, [0, 1, 3, 2, 4, 5]] * [1.0, root, root, 1.0, root, 1.0]
         square, hessian = blocks[:, 6:].sum(axis=0)
