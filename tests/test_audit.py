@@ -330,7 +330,13 @@ def test_a_broken_mechanism_is_convicted(case: Case) -> None:
     assert "REFUTED" in str(result)
 
 
-@pytest.mark.parametrize("case", BATTERY, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.slow if case.draws > 20_000 or case.events is KINDS else (), id=str(case))
+        for case in BATTERY
+    ],
+)
 def test_the_same_mechanism_without_the_fault_is_acquitted(case: Case) -> None:
     result = case.audited(faulty=False, confidence=1.0 - FAMILY / len(BATTERY))
     assert result.consistent
