@@ -45,9 +45,8 @@ from geodp.privacy.cost import SelectionCost
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
 from geodp.privacy.splitting import split
 from geodp.statistics.counts import Coverage, TangentMean, below, beyond, normal_coordinates
-from geodp.statistics.embedding import embedding_of
 from geodp.statistics.mean import FrechetMean
-from geodp.statistics.projected import ProjectedMean
+from geodp.statistics.projected import ProjectedMean, embedding_of
 from geodp.testing import random_points
 
 COMPACT: list[Manifold] = [

@@ -16,7 +16,7 @@ from cases import random_points
 from geodp import SPD, Ball, Manifold, SPDLogEuclidean, Sphere, frechet_mean
 from geodp.compute import kernels, passes, spd_kernel
 from geodp.inputs import EPSILON
-from geodp.manifolds.spd import vector_from_symmetric
+from geodp.manifolds.functions import vector_from_symmetric
 from geodp.records.chunks import read_block
 
 FAST = [

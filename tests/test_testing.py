@@ -224,6 +224,41 @@ def test_an_isometry_that_is_none_is_noticed(monkeypatch):
     assert is_noticed(Sphere(2), testing.move_origin_is_an_isometry_that_takes_the_origin_to_the_point)
 
 
+# ---------------------------------------------------------------------- the embedding
+
+EMBEDDED = [Sphere(2), Sphere(3, curvature=0.3), Grassmann(2, 5), Rotations(4), PlanarShapes(4), Torus(3),
+            Product(Sphere(2), Rotations(3))]  # fmt: skip
+
+
+def misplaced(monkeypatch: pytest.MonkeyPatch, manifold: Manifold, **wrong: object) -> bool:
+    mistaken(monkeypatch, manifold, "embedding", replace(manifold.embedding, **wrong))
+    return is_noticed(manifold, testing.the_embedding_has_the_diameter_and_the_nearest_points_it_says)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 0.9, 1.1, 2.0])
+@pytest.mark.parametrize("manifold", EMBEDDED, ids=repr)
+def test_an_embedding_of_the_wrong_diameter_is_noticed(manifold, factor, monkeypatch):
+    testing.the_embedding_has_the_diameter_and_the_nearest_points_it_says(manifold)
+    assert misplaced(monkeypatch, manifold, diameter=factor * manifold.embedding.diameter)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("manifold", EMBEDDED, ids=repr)
+def test_nearest_points_that_turn_farther_than_is_said_are_noticed(manifold, factor, monkeypatch):
+    right = manifold.embedding.turn
+    assert misplaced(monkeypatch, manifold, turn=lambda vector, q: factor * right(vector, q))
+
+
+@pytest.mark.parametrize("manifold", EMBEDDED, ids=repr)
+def test_points_that_are_not_nearest_or_vectors_that_isometries_change_are_noticed(manifold, monkeypatch):
+    embedding = manifold.embedding
+    with monkeypatch.context() as patch:
+        away = np.linspace(0.01, 0.02, embedding.dim)
+        assert misplaced(patch, manifold, nearest=lambda vector: embedding.nearest(vector + away))
+    stretch = np.where(np.arange(embedding.dim) == 0, 1.1, 1.0)
+    assert misplaced(monkeypatch, manifold, write=lambda points: stretch * embedding.write(points))
+
+
 # ---------------------------------------------------------------------- the exact sampler
 
 

@@ -6,7 +6,7 @@ r"""A ball found privately: where the records are, and how far they spread.
 The search is a chain of releases. Each looks at the records through what the earlier ones released, so their costs add up
 (:func:`geodp.privacy.cost.compose`), and everything decided on the way is a function of public numbers and of earlier releases.
 
-1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.embedding`). Elsewhere medians of normal
+1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.projected`). Elsewhere medians of normal
    coordinates at the centre of the wide ball, each by the exponential mechanism over the cells of a public grid: the error in
    rank grows with the logarithm of the radius only. If the records are too few for all coordinates, only those along which units
    of measurement shift the space (for matrices the logarithm of the determinant), or none.
@@ -53,9 +53,8 @@ from geodp.receipt import cost_in_words, parts_of
 from geodp.records.dataset import Dataset, Who
 from geodp.release import Account, computed, used
 from geodp.statistics.counts import Count, TangentMean, below, beyond
-from geodp.statistics.embedding import embedding_of
 from geodp.statistics.mean import FrechetMean
-from geodp.statistics.projected import ProjectedMean
+from geodp.statistics.projected import ProjectedMean, embedding_of
 
 What = Literal["scale", "medians", "projected mean", "mean", "radius"]
 

@@ -330,7 +330,7 @@ class ProjectedRelease(Release):
         """A geodesic distance that the projected mean of the records is within with probability ``q``.
 
         Noise moved the mean vector by no more than a quantile of its length, so the true vector is that close to the released
-        one: :meth:`geodp.statistics.embedding.Embedding.turn` says how far apart their nearest points can be. At most the
+        one: ``turn`` of :class:`geodp.manifolds.Embedding` says how far apart their nearest points can be. At most the
         diameter of the space, which says nothing.
         """
         assert isinstance(self.statistic, ProjectedMean)

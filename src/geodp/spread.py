@@ -28,7 +28,7 @@ from geodp.inputs import Array, whole_number
 from geodp.laws.flat import FlatNoise
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
-from geodp.manifolds.spd import symmetric_from_vector
+from geodp.manifolds.functions import symmetric_from_vector
 from geodp.privacy.ledger import Ledger
 from geodp.privacy.notions import privacy_of
 from geodp.receipt import KINDS, GroupedRelease, Kind, Release

@@ -27,6 +27,7 @@ volume density, its bound                differences of ``exp``
 volume entropy                           the growth of the density along geodesics
 rounding of ``log``                      hundreds of digits from the exact sampler's chart; the last bits of its arguments
 requirements                             random arrays, points of the wrong size, projections of anything
+diameter of the embedding                a search for the pair of points that are farthest apart in it
 isometries                               distances, and geodesic symmetries (Cartan)
 exact sampler                            ``exp``, ``dist`` and differences of ``exp``; an importance sampler of its own
 =======================================  ==========================================================================
@@ -48,7 +49,7 @@ from numpy.typing import ArrayLike
 import geodp
 from geodp import manifolds
 from geodp.inputs import Array
-from geodp.manifolds import Manifold
+from geodp.manifolds import Embedding, Manifold
 
 if TYPE_CHECKING:
     from flint import arb
@@ -552,8 +553,7 @@ def log_rounding_covers_the_error_of_log(manifold: Manifold) -> None:
 def _error_of_logs(manifold: Manifold, p: Array, q: Array) -> float:
     """The root of the sum of the squared errors of the logarithms of all ``q`` at ``p``, or less.
 
-    The frame of the exact sampler may be turned against that of ``raw_tangent``. The turn is taken that makes the errors
-    smallest.
+    The frame of the exact sampler may be turned against that of ``raw_tangent``: the turn with the smallest errors is taken.
     """
     from flint import arb, arb_mat
 
@@ -642,6 +642,80 @@ def requirements_accept_points_and_nothing_else(manifold: Manifold) -> None:
         _true((back[known] < 1e-4 * (1.0 + distance[known])).all(), "an array is taken for a point that its logarithm misses")
 
 
+# ---------------------------------------------------------------------- the embedding
+
+
+def the_embedding_has_the_diameter_and_the_nearest_points_it_says(manifold: Manifold) -> None:
+    """Vectors of points keep their distances under isometries and do not depend on how a point is written.
+
+    Their diameter is held against a search for the farthest point from the origin, nearest points against a search for nearer
+    ones, and the bound on how far these turn against a search for the shift of the vector that turns it most.
+    """
+    embedding = manifold.embedding
+    if embedding is None:
+        return
+    rng, origin = _rng(manifold), manifold.origin
+    x, y = random_points(manifold, 40, rng, 3.0), random_points(manifold, 40, rng, 3.0)
+    vectors = embedding.write(x)
+    _true(vectors.shape == (40, embedding.dim), f"40 points have vectors of shape {vectors.shape}, but dim is {embedding.dim}")
+    _small(
+        embedding.write(manifold.exp(y, manifold.log(y, x))) - vectors, 1e-9, "the change of a vector with how a point is written"
+    )
+    apart = np.linalg.vector_norm(vectors - embedding.write(y), axis=-1)
+    moved = np.linalg.vector_norm(np.subtract(*(embedding.write(manifold.move_origin(x[0], z)) for z in (x, y))), axis=-1)
+    _small(moved - apart, 1e-9, "the change of a distance in the space under an isometry of the manifold")
+
+    def from_origin(points: Array) -> Array:
+        return np.asarray(np.linalg.vector_norm(embedding.write(points) - embedding.write(origin), axis=-1))
+
+    most = float(from_origin(_climb(manifold, x, from_origin, rng)[None])[0])
+    _true(
+        0.97 * embedding.diameter < most < embedding.diameter * (1.0 + 1e-9),
+        f"the diameter of the embedding is {embedding.diameter:.6g}, but the farthest point from the origin is {most:.6g} away",
+    )
+    for vector, size in zip(vectors[:6], (0.0, 0.01, 0.1, 0.3, 1.0, 3.0), strict=True):
+        vector = vector + size * rng.normal(size=embedding.dim) / math.sqrt(embedding.dim)
+        nearest = embedding.nearest(vector)
+        _true(manifold.check_point(nearest) is None, f"the nearest point is no point: {manifold.check_point(nearest)}")
+
+        def closeness(points: Array, to: Array = vector) -> Array:
+            return -np.asarray(np.linalg.vector_norm(embedding.write(points) - to, axis=-1))
+
+        better = _climb(manifold, nearest[None], closeness, rng)
+        gain = float(closeness(better) - closeness(nearest))
+        _true(gain < 1e-9, f"a point is nearer to a vector than the nearest one, by {gain:.3g}")
+        if size == 0.1:
+            _turns(manifold, embedding, vector, rng)
+    _true(manifold.check_point(embedding.nearest(np.zeros(embedding.dim))) is None, "no point is nearest to the zero vector")
+
+
+def _turns(manifold: Manifold, embedding: Embedding, vector: Array, rng: np.random.Generator) -> None:
+    nearest = embedding.nearest(vector)
+    for share in (0.02, 0.5):
+        q = share * 0.1 * embedding.diameter
+        bound, shift = embedding.turn(vector, q), _unit(rng.normal(size=embedding.dim))
+        if math.isinf(bound):
+            continue
+        turned = 0.0
+        for step in np.geomspace(2.0, 0.02, 40):
+            for trial in _unit(shift + step * _unit(rng.normal(size=(8, embedding.dim)))):
+                angle = float(np.asarray(manifold.dist(nearest, embedding.nearest(vector + q * trial))))
+                if angle > turned:
+                    turned, shift = angle, trial
+        _true(turned <= bound * (1.0 + 1e-9) + 1e-12, f"a nearest point turns by {turned:.6g}, but its bound is {bound:.6g}")
+
+
+def _climb(manifold: Manifold, points: Array, height: Callable[[Array], Array], rng: np.random.Generator) -> Array:
+    """The highest of these points, and from it up."""
+    best = points[np.argmax(height(points))]
+    reach = min(1.0, 0.5 * manifold.injectivity_radius)
+    for size in np.geomspace(reach, 1e-3 * reach, 50):
+        steps = size * _unit(rng.normal(size=(48, manifold.dim)))
+        trials = np.concatenate([best[None], manifold.exp(best, manifold.tangent(best, steps))])
+        best = trials[np.argmax(height(trials))]
+    return best
+
+
 # ---------------------------------------------------------------------- draws
 
 
@@ -715,7 +789,6 @@ def _exactly(manifold: Manifold, center: Array, velocity: Array) -> tuple[float 
         density = manifold.roots.exact_log_density(manifold.exact_radial_part(v))
         envelope = RadialLaw.on(manifold, Fraction(1), "laplace").log_envelope(norm(v))
         chart = np.array([float(x) for x in manifold.exact_chart(center, v)])
-    _true(len(chart) == manifold.chart_size, f"the chart has {len(chart)} coordinates but chart_size is {manifold.chart_size}")
     return None if density is None else float(density), float(envelope), manifold.from_chart(chart)
 
 
@@ -789,6 +862,7 @@ PROPERTIES: tuple[Callable[[Manifold], None], ...] = (
     log_rounding_covers_the_last_bits_of_its_arguments,
     log_rounding_covers_the_error_of_log,
     requirements_accept_points_and_nothing_else,
+    the_embedding_has_the_diameter_and_the_nearest_points_it_says,
     the_exact_sampler_has_the_geometry_of_the_manifold,
     draws_follow_the_law,
     the_mean_is_certified_and_a_critical_point,

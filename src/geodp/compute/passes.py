@@ -18,10 +18,10 @@ import numpy as np
 from geodp.inputs import EPSILON, Array
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.functions import conjugate, spectral, two_sum
+from geodp.manifolds.functions import conjugate, spectral, two_sum, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.small_eigen import eigvalsh
-from geodp.manifolds.spd import cholesky, log_of_whitened, most_spread, vector_from_symmetric
+from geodp.manifolds.spd import cholesky, log_of_whitened, most_spread
 
 #: Fewer numbers than this are not worth loading compiled code for.
 _WORTH_COMPILING = 100_000

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.functions import angle_over_sine, coarse, frobenius, subtract_product, transpose
+from geodp.manifolds.embedding import Embedding, turn_across_gap
+from geodp.manifolds.functions import (
+    angle_over_sine,
+    coarse,
+    frobenius,
+    subtract_product,
+    symmetric_from_vector,
+    transpose,
+    vector_from_symmetric,
+)
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
@@ -65,6 +74,22 @@ class Grassmann(Manifold):
     @property
     def cut_locus(self) -> str:
         return "a principal angle of pi/2"
+
+    @property
+    def embedding(self) -> Embedding:
+        """The projectors onto the subspaces."""
+
+        def turn(vector: Array, q: float) -> float:
+            values = np.linalg.eigvalsh(symmetric_from_vector(vector, self.m))
+            return turn_across_gap(float(values[-self.p] - values[-self.p - 1]), q, 0.5)
+
+        return Embedding(
+            self.m * (self.m + 1) // 2,
+            math.sqrt(2.0 * self.p),
+            lambda points: vector_from_symmetric(points @ transpose(points)),
+            lambda vector: self._basis(symmetric_from_vector(vector, self.m)),
+            turn,
+        )
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -146,14 +171,6 @@ class Grassmann(Manifold):
     # later q's: the product of the reflections, the first one outermost, takes every g_i to -q_i. It is a function of the
     # subspace, whatever its basis. The g's are such that the P g_i are independent whatever the floats; pivots would do too,
     # but looking for them takes a time that depends on the centre.
-
-    @property
-    def chart_size(self) -> int:
-        return self.m * (self.m + 1) // 2
-
-    @property
-    def chart_width(self) -> int:
-        return self.m
 
     def exact_radial_part(self, v: list[arb]) -> list[arb]:
         from flint import arb_mat

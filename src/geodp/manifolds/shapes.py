@@ -14,7 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.functions import coarse, frobenius, sinc, subtract_product
+from geodp.manifolds.embedding import Embedding, turn_across_gap
+from geodp.manifolds.functions import (
+    Complex,
+    coarse,
+    frobenius,
+    hermitian_from_vector,
+    sinc,
+    subtract_product,
+    vector_from_hermitian,
+)
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
@@ -22,8 +31,6 @@ from geodp.manifolds.roots import Roots
 
 if TYPE_CHECKING:
     from flint import acb, arb
-
-Complex = NDArray[np.complex128]
 
 
 @register
@@ -65,6 +72,27 @@ class PlanarShapes(Manifold):
     @property
     def cut_locus(self) -> str:
         return "complex-orthogonal shapes, at distance pi/2"
+
+    @property
+    def embedding(self) -> Embedding:
+        """The projectors ``z z*``. Noise along translations is left out before the nearest shape is taken."""
+        centred = np.eye(self.landmarks) - 1.0 / self.landmarks
+
+        def outer(vector: Array) -> Complex:
+            return centred @ hermitian_from_vector(vector, self.landmarks) @ centred
+
+        def turn(vector: Array, q: float) -> float:
+            # below all others the eigenvalue of the translations, which are no part of the space
+            values = np.linalg.eigvalsh(outer(vector) - 1e3 / self.landmarks)
+            return turn_across_gap(float(values[-1] - values[-2]), q, 0.5)
+
+        return Embedding(
+            self.landmarks**2,
+            math.sqrt(2.0),
+            lambda points: vector_from_hermitian(_outer(_complex(points))),
+            lambda vector: self._configuration(outer(vector)),
+            turn,
+        )
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -157,14 +185,6 @@ class PlanarShapes(Manifold):
     # In Helmert's coordinates w of centred configurations shapes are lines of C^(landmarks - 1), and the isometry is that of
     # Grassmann with one column, over the complex numbers: w is turned until its product with the public vector is positive.
 
-    @property
-    def chart_size(self) -> int:
-        return self.landmarks**2
-
-    @property
-    def chart_width(self) -> int:
-        return self.landmarks
-
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
         from flint import acb, arb, ctx
 
@@ -201,8 +221,7 @@ class PlanarShapes(Manifold):
         return self._configuration(outer)
 
     def raw_representatives(self, points: Array) -> Array:
-        z = points[..., 0] + 1j * points[..., 1]
-        outer = z[..., :, None] * z[..., None, :].conj()
+        outer = _outer(_complex(points))
         return self._configuration(coarse(outer.real) + 1j * coarse(outer.imag))
 
     def _configuration(self, outer: NDArray[np.complex128]) -> Array:
@@ -245,6 +264,10 @@ def _complex(x: Array) -> Complex:
 
 def _real(z: Complex) -> Array:
     return np.stack([z.real, z.imag], axis=-1)
+
+
+def _outer(z: Complex) -> Complex:
+    return z[..., :, None] * z[..., None, :].conj()
 
 
 def _across(p: Array, q: Array) -> tuple[Array, Complex]:

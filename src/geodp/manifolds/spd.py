@@ -6,14 +6,23 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.functions import conjugate, frobenius, log_difference_quotient, spectral, symmetric, transpose
+from geodp.manifolds.functions import (
+    conjugate,
+    frobenius,
+    log_difference_quotient,
+    spectral,
+    symmetric,
+    symmetric_from_vector,
+    transpose,
+    vector_from_symmetric,
+)
 from geodp.manifolds.layout import Layout, entry_names
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
@@ -360,29 +369,6 @@ def _factor(x: Array) -> Array:
 
 #: The spacing of the smallest floats, 5e-324, is well below the rounding error of eigenvalues above this, and not of others.
 _TINY = 1e-305
-
-
-def symmetric_from_vector(vector: Array, k: int) -> Array:
-    """The symmetric matrix with these coordinates in the orthonormal basis of diagonal and scaled off-diagonal units."""
-    i, j, scale = _upper(k)
-    matrix = np.zeros((*vector.shape[:-1], k, k))
-    entries = vector / scale
-    matrix[..., i, j] = entries
-    matrix[..., j, i] = entries
-    return matrix
-
-
-def vector_from_symmetric(matrix: Array) -> Array:
-    i, j, scale = _upper(matrix.shape[-1])
-    entries: Array = matrix[..., i, j] * scale
-    return entries
-
-
-@cache
-def _upper(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
-    """Rows and columns of the entries of the upper triangle, and the lengths of their units."""
-    i, j = np.triu_indices(k)
-    return i, j, np.where(i == j, 1.0, math.sqrt(2.0))
 
 
 def _condition(p: Array) -> float:

@@ -12,7 +12,7 @@ from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.functions import two_sum
 from geodp.records.chunks import Memory, RecordsError, chunks_of, in_order, is_dask, one_blas_thread, pool
-from geodp.records.persons import Indices, Persons
+from geodp.records.persons import EachPerson, Indices, Persons
 
 #: From records to vectors, a row each, each record treated by itself.
 Rows = Callable[[Array], Array]
@@ -25,14 +25,26 @@ def total(rows: Array) -> Array:
     return rows.sum(axis=0)
 
 
-def sum_over(x: Any, manifold: Manifold, rows: Rows, n: int, summand: Summand = total) -> Array:
+def averages(rows: Array, starts: Indices) -> Array:
+    """The mean of each person's vectors."""
+    return np.add.reduceat(rows, starts, axis=0) / np.diff(starts, append=len(rows))[:, None]
+
+
+def medians(rows: Array, starts: Indices) -> Array:
+    """The lower median of each person's numbers, which are the only column."""
+    sizes = np.diff(starts, append=len(rows))
+    order = np.lexsort((rows[:, 0], np.repeat(np.arange(len(starts)), sizes)))
+    return rows[order[starts + (sizes - 1) // 2]]
+
+
+def sum_over(x: Any, manifold: Manifold, rows: Rows, n: int, summand: Summand = total, of_person: EachPerson = averages) -> Array:
     """The sum of ``summand(rows(chunk))`` over the chunks of ``x``, in order, which hold ``n`` records or ``n`` persons.
 
-    A person's vectors are averaged first. Neither ``rows`` nor ``summand`` may raise on account of a value; ``rows`` may change
-    the records, which are copies.
+    ``of_person`` makes one vector of each person's. None of the three functions may raise on account of a value; ``rows`` may
+    change the records, which are copies.
     """
     if isinstance(x, Persons):
-        averaged = x.each(_Averages(rows))
+        averaged = x.each(_OfPersons(rows, of_person))
         dim = rows(np.full((1, *manifold.point_shape), np.nan)).shape[1]
         return sum_over(averaged, Euclidean(dim), _as_they_are, n, summand)
     counted = _Counted(rows, summand)
@@ -79,16 +91,15 @@ class _Counted:
             return np.shape(self._summand(self._rows(np.full((1, *manifold.point_shape), np.nan))))
 
 
-class _Averages:
-    """The mean of each person's vectors."""
+class _OfPersons:
+    """One vector for each person."""
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+    def __init__(self, rows: Rows, of_person: EachPerson) -> None:
+        self._rows, self._of_person = rows, of_person
 
     def __call__(self, records: Array, starts: Indices) -> Array:
         with np.errstate(all="ignore"):
-            sizes = np.diff(starts, append=len(records))
-            return np.add.reduceat(self._rows(records), starts, axis=0) / sizes[:, None]
+            return self._of_person(self._rows(records), starts)
 
 
 def _as_they_are(rows: Array) -> Array:

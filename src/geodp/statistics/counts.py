@@ -18,7 +18,7 @@ from geodp.compute.passes import best_evaluator
 from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
-from geodp.records.sums import sum_over
+from geodp.records.sums import medians, sum_over
 
 
 @final
@@ -109,14 +109,19 @@ def normal_coordinates(ball: Ball, records: Array, count: int | None = None) -> 
 
 
 def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
-    """For each radius, how many of ``n`` records are farther from the centre than that; invalid records are not."""
+    """For each radius, how many of ``n`` records are farther from the centre than that; invalid records are not.
 
-    # as many records as have a length of at most t, counted at each t
+    A person is where the median of the distances of its records is: a ball for persons is to hold their records.
+    """
+
+    def lengths(records: Array) -> Array:
+        return np.linalg.vector_norm(normal_coordinates(center, records, n), axis=-1, keepdims=True)
+
+    # as many as have a length of at most t, counted at each t
     def within(rows: Array) -> Array:
-        length = np.sort(np.linalg.vector_norm(rows, axis=-1))
-        return np.searchsorted(length, radii, side="right").astype(np.float64)
+        return np.searchsorted(np.sort(rows[:, 0]), radii, side="right").astype(np.float64)
 
-    counts = sum_over(x, center.manifold, partial(normal_coordinates, center, count=n), n, within)
+    counts = sum_over(x, center.manifold, lengths, n, within, medians)
     return [n - int(count) for count in counts]
 
 

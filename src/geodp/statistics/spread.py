@@ -22,7 +22,7 @@ import numpy as np
 from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.spd import symmetric_from_vector, vector_from_symmetric
+from geodp.manifolds.functions import symmetric_from_vector, vector_from_symmetric
 from geodp.records.chunks import open_records
 from geodp.records.sums import sum_over
 from geodp.statistics.counts import normal_coordinates

@@ -219,7 +219,7 @@ def _setting(manifold: Manifold, sigma: float, family: Family, grid_exponent: in
         )
     exponent = default_grid_exponent(manifold, sigma) if grid_exponent is None else int(grid_exponent)
     unit = min((unit for unit in manifold.chart_units if unit is not None), default=None)
-    coarsest = None if unit is None else unit - 10 - manifold.chart_width.bit_length()
+    coarsest = None if unit is None else unit - 10 - max(manifold.point_shape).bit_length()
     if coarsest is not None and exponent > coarsest:
         raise ValueError(f"grid_exponent is {exponent}, but points of {manifold} need a grid of 2**{coarsest} or finer")
     # exp(v) spreads over exp(1.5 s): a few bits for each unit of the radius, up to some multiple of where the noise is
