@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.compute.passes import Pass, compiled_code_is_there, mean_hessian
+from geodp.compute.passes import HessianKnown, Pass, compiled_code_is_there, follow, follow_spd, mean_hessian
 from geodp.inputs import Array
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
@@ -73,6 +73,9 @@ def _reduced(operation: np.ufunc, values: Array, starts: Integers) -> Array:
 class GroupEvaluator(ABC):
     """How to make a :class:`GroupPass` on one manifold, with the same work for every record as far as that can be had."""
 
+    #: What passes say about the Hessian: the more, the fewer of them are needed.
+    hessian: ClassVar[HessianKnown] = "its mean over directions"
+
     def __init__(self, ball: Ball) -> None:
         self.ball, self.manifold = ball, ball.manifold
 
@@ -93,6 +96,11 @@ class GroupEvaluator(ABC):
         if outside.any():
             moved[outside] = self.ball.clip_chunk(moved[outside])
         return self.evaluate(moved, records, starts)
+
+    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+        """Of each group, tangent vectors ``(groups, m, dim)`` taken to another point; and how the point moved, seen there."""
+        there = follow(self.manifold, before[:, None], here[:, None], vectors)[0]
+        return there, follow(self.manifold, before, here, vectors[:, 0])[1]
 
     def centers(self, starts: Integers) -> Array:
         """The centre of the ball, once a group."""
@@ -120,6 +128,8 @@ def _shares(starts: Integers) -> Array:
 
 class GeneralGroups(GroupEvaluator):
     """Logarithms by the manifold's own ``raw_log``. On spaces of rank one their lengths give the mean Hessian."""
+
+    hessian = "not at all"
 
     def clip(self, records: Array, starts: Integers) -> GroupPass:
         records[:], logs = self.ball.clip_with_logs(records)
@@ -209,11 +219,14 @@ class _CompiledSPDGroups(CompiledGroups):
         group_kernels.move_spd(moved, np.ascontiguousarray(steps), *self._center, self.ball.radius)
         return self.evaluate(moved, records, starts)
 
+    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+        return follow_spd(before, here, vectors)
+
 
 class SPD2Groups(_CompiledSPDGroups):
     """2x2 matrices, with Newton's step."""
 
-    columns = 7
+    columns, hessian = 7, "in full"
 
     def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
         from geodp.compute import group_kernels
@@ -254,7 +267,7 @@ class SPD3Groups(_CompiledSPDGroups):
 class Sphere2Groups(CompiledGroups):
     """The unit sphere in space, with Newton's step."""
 
-    columns = 11
+    columns, hessian = 11, "in full"
 
     def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
         from geodp.compute import group_kernels

@@ -96,6 +96,9 @@ class Evaluator(ABC):
     #: What passes say about the Hessian: the more, the fewer of them are needed.
     hessian: ClassVar[HessianKnown] = "not at all"
 
+    def __init__(self, manifold: Manifold) -> None:
+        self.manifold = manifold
+
     @abstractmethod
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         """The pass at ``p`` over records in the ball."""
@@ -109,15 +112,32 @@ class Evaluator(ABC):
         """
 
     @abstractmethod
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        """A step to the mean, from the mean of what the passes say about the Hessian."""
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        """A step to the mean from the mean logarithm and the mean of what the passes say about the Hessian, in coordinates."""
+
+    def move(self, ball: Ball, p: Array, step: Array) -> Array:
+        """The end of a step, given in coordinates; outside the ball, the point of its boundary next to it."""
+        manifold = ball.manifold
+        point = manifold.raw_exp(p, manifold.raw_tangent(p, step))
+        inside = manifold.raw_dist(ball.center, point) <= ball.radius
+        return point if inside else ball.clip_chunk(point[None])[0]
+
+    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+        """Tangent vectors at one point, rows of coordinates, taken to another; and how the point moved, seen from there.
+
+        They are projected to the tangent space as they are.
+        """
+        return follow(self.manifold, before, here, vectors)
+
+
+def follow(manifold: Manifold, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+    """:meth:`Evaluator.follow` by the manifold's own maps."""
+    there = manifold.raw_project_tangent(here, manifold.raw_tangent(before, vectors))
+    return manifold.raw_coordinates(here, there), -manifold.raw_coordinates(here, manifold.raw_log(here, before))
 
 
 class GeneralEvaluator(Evaluator):
     """Logarithms by the manifold's own ``raw_log``, and nothing about the Hessian."""
-
-    def __init__(self, manifold: Manifold) -> None:
-        self.manifold = manifold
 
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         return self.from_logs(p, self.manifold.raw_log(p, records), weights)
@@ -126,8 +146,8 @@ class GeneralEvaluator(Evaluator):
         records[:], logs = ball.clip_with_logs(records)
         return self.from_logs(ball.center, logs, weights)
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        return gradient
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return log
 
     def from_logs(self, p: Array, logs: Array, weights: Array | None) -> Pass:
         coordinates = self.manifold.raw_coordinates(p, logs)
@@ -148,7 +168,7 @@ class CompiledEvaluator(Evaluator):
     """Compiled loops that read every record once, and clip on the way if the radius is finite."""
 
     def __init__(self, manifold: Manifold) -> None:
-        self.manifold = manifold
+        super().__init__(manifold)
         self._ones = np.ones(0)
 
     @abstractmethod
@@ -178,15 +198,38 @@ class _CompiledSPD(CompiledEvaluator):
 
     def __init__(self, manifold: Manifold) -> None:
         super().__init__(manifold)
-        self._frame = np.empty(0), (np.empty(0), np.empty(0), np.empty(0))
+        self._frames: dict[int, tuple[Array, tuple[Array, Array, Array]]] = {}
 
     def frame(self, p: Array) -> tuple[Array, Array, Array]:
         """A writable copy of the point, its Cholesky factor, and the inverse of that."""
-        at, frame = self._frame
-        if at is not p:
-            frame = np.array(p), *cholesky(p)
-            self._frame = p, frame
+        at, frame = self._frames.get(id(p), (None, None))
+        if at is not p or frame is None:
+            from geodp.compute import group_kernels
+
+            frame = np.array(p), np.empty(p.shape), np.empty(p.shape)
+            group_kernels.factor(*frame)
+            self._frames = {**dict(list(self._frames.items())[-1:]), id(p): (p, frame)}  # another thread may do the same
         return frame
+
+    def move(self, ball: Ball, p: Array, step: Array) -> Array:
+        from geodp.compute import group_kernels
+
+        moved = np.array(p)
+        group_kernels.move_spd(moved[None], step[None], *self.frame(ball.center), ball.radius)
+        return moved
+
+    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+        there, moves = follow_spd(before[None], here[None], vectors[None])
+        return there[0], moves[0]
+
+
+def follow_spd(before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+    """:meth:`Evaluator.follow` on positive-definite matrices, in compiled code, for each of several points."""
+    from geodp.compute import group_kernels
+
+    there, moves = np.array(vectors), np.empty((len(vectors), vectors.shape[-1]))
+    group_kernels.follow_spd(np.array(before), np.array(here), there, moves)
+    return there, moves
 
 
 class SPD2(_CompiledSPD):
@@ -204,19 +247,28 @@ class SPD2(_CompiledSPD):
         square, *hessian = blocks[:, 3:].sum(axis=0)
         return Pass.of_blocks(len(records), logs, float(square), reach, np.array(hessian), float(weights.sum()))
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        factor, inverse = cholesky(p)
-        g = conjugate(inverse, gradient)
-        h00, h01, h11 = hessian
-        middle, off = 0.5 * (g[0, 0] + g[1, 1]), (0.5 * (g[0, 0] - g[1, 1]), g[0, 1])
-        d, b = np.linalg.solve([[h00, h01], [h01, h11]], off)
-        return conjugate(factor, np.array([[middle + d, b], [b, middle - d]]))
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        h00, h01, h11 = hessian.tolist()
+        first, off, last = log.tolist()
+        middle, d, b, det = 0.5 * (first + last), 0.5 * (first - last), math.sqrt(0.5) * off, h00 * h11 - h01 * h01
+        if not det > 0.0:  # a singular Hessian says nothing
+            return log
+        d, b = (h11 * d - h01 * b) / det, (h00 * b - h01 * d) / det
+        return np.array([middle + d, math.sqrt(2.0) * b, middle - d])
 
 
-def _scaled_step(p: Array, gradient: Array, hessian: Array) -> Array:
+def _scaled_step(log: Array, hessian: Array) -> Array:
     """On matrices of other sizes: the full step along the trace, and one over the mean Hessian across it."""
-    along = float(np.trace(np.linalg.solve(p, gradient))) / len(p) * p
-    return along + (gradient - along) / float(hessian)
+    trace = _trace(len(log))
+    along = (log @ trace) * trace
+    return along + (log - along) / float(hessian)
+
+
+@cache
+def _trace(dim: int) -> Array:
+    """The unit vector along the trace, in coordinates of symmetric matrices."""
+    k = math.isqrt(2 * dim)
+    return vector_from_symmetric(np.eye(k)) / math.sqrt(k)
 
 
 class SPD3(_CompiledSPD):
@@ -234,8 +286,8 @@ class SPD3(_CompiledSPD):
         square, hessian = blocks[:, 6:].sum(axis=0)
         return Pass.of_blocks(len(records), logs, float(square), reach, np.asarray(hessian), float(weights.sum()))
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        return _scaled_step(p, gradient, hessian)
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_step(log, hessian)
 
 
 class SPDCompiled(_CompiledSPD):
@@ -257,8 +309,8 @@ class SPDCompiled(_CompiledSPD):
         logs = blocks[:, :-1] * vector_from_symmetric(np.ones((k, k)))
         return Pass.of_blocks(len(records), logs, float(blocks[:, -1].sum()), reach, np.asarray(hessian), seen)
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        return _scaled_step(p, gradient, hessian)
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_step(log, hessian)
 
 
 #: Records of a chunk whose eigenvalues are taken for the mean Hessian, which need not be exact.
@@ -269,9 +321,6 @@ class SPDLarge(Evaluator):
     """Few matrices of any size, or no compiler: the manifold's own logarithm, and the Hessian from its spectrum."""
 
     hessian = "its mean over directions"
-
-    def __init__(self, manifold: Manifold) -> None:
-        self.manifold = manifold
 
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         logs, vectors = log_of_whitened(cholesky(p)[1], p, records)
@@ -285,8 +334,8 @@ class SPDLarge(Evaluator):
         records[:] = ball.clip_chunk(records)
         return self.evaluate(ball.center, records, weights)
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        return _scaled_step(p, gradient, hessian)
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_step(log, hessian)
 
 
 def mean_hessian(logs: Array) -> Array:
@@ -314,14 +363,17 @@ class Sphere2(CompiledEvaluator):
         logs = self.manifold.raw_coordinates(p, blocks[:, :3] - blocks[:, 3:4] * p)
         return Pass.of_blocks(len(records), logs, float(square), reach, along * np.eye(3) + outer, float(weights.sum()))
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        across = np.eye(3) - np.outer(p, p)
-        return np.asarray(np.linalg.solve(across @ hessian @ across + np.outer(p, p), gradient), dtype=np.float64)
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        frame = self.manifold.raw_tangent(p, np.eye(2))
+        try:
+            return np.asarray(np.linalg.solve(frame @ hessian @ frame.T, log), dtype=np.float64)
+        except np.linalg.LinAlgError:  # a singular Hessian says nothing
+            return log
 
 
-def _sphere_step(gradient: Array, hessian: Array) -> Array:
+def _sphere_step(log: Array, hessian: Array) -> Array:
     # on a wide ball the mean Hessian may be small or negative away from the mean: then the gradient is the better step
-    return gradient / float(hessian) if hessian > 0.1 else gradient
+    return log / float(hessian) if hessian > 0.1 else log
 
 
 class SphereLarge(CompiledEvaluator):
@@ -346,8 +398,8 @@ class SphereLarge(CompiledEvaluator):
         square = length**2 * float(blocks[:, d + 2].sum())
         return Pass.of_blocks(len(weights), logs, square, length * reach, np.asarray(hessian), mass)
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        return _sphere_step(gradient, hessian)
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _sphere_step(log, hessian)
 
 
 class SphereAny(GeneralEvaluator):
@@ -366,8 +418,8 @@ class SphereAny(GeneralEvaluator):
         hessian = np.asarray(w @ (1.0 + (d - 1) * cotangents) / d)
         return replace(super().from_logs(p, logs, weights), hessian=hessian, seen=float(w.sum()))
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        return _sphere_step(gradient, hessian)
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _sphere_step(log, hessian)
 
 
 def _rows(records: Array, columns: int) -> Array:

@@ -273,6 +273,9 @@ def cholesky(p: Array) -> tuple[Array, Array]:
     if k > 3:
         factor = np.asarray(np.linalg.cholesky(symmetric(p)), dtype=np.float64)
         return factor, np.tril(np.linalg.inv(factor))
+    if p.ndim == 2:
+        factor, inverse = map(np.array, _factors_of_one(p.tolist()))
+        return factor, inverse
     factor, inverse = np.zeros_like(p), np.zeros_like(p)
     for j in range(k):
         for i in range(j, k):
@@ -287,6 +290,29 @@ def cholesky(p: Array) -> tuple[Array, Array]:
             for m in range(j + 1, i):
                 rest = rest + factor[..., i, m] * inverse[..., m, j]
             inverse[..., i, j] = -rest * inverse[..., i, i]
+    return factor, inverse
+
+
+def _factors_of_one(p: list[list[float]]) -> tuple[list[list[float]], list[list[float]]]:
+    """:func:`cholesky` of one small matrix, to the last bit. Numbers of Python take less time than arrays of one number."""
+    k = len(p)
+    factor, inverse = [[0.0] * k for _ in p], [[0.0] * k for _ in p]
+    for j in range(k):
+        for i in range(j, k):
+            rest = 0.5 * p[i][j] + 0.5 * p[j][i]
+            for m in range(j):
+                rest -= factor[i][m] * factor[j][m]
+            if i > j:
+                factor[i][j] = rest / factor[j][j]
+            elif 0.0 < rest < math.inf:
+                factor[j][j] = math.sqrt(rest)
+            else:
+                nothing = [[math.nan] * k for _ in p]
+                return nothing, nothing
+        inverse[j][j] = 1.0 / factor[j][j]
+    for j in range(k):
+        for i in range(j + 1, k):
+            inverse[i][j] = -sum(factor[i][m] * inverse[m][j] for m in range(j, i)) * inverse[i][i]
     return factor, inverse
 
 
@@ -358,7 +384,7 @@ def _upper(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
 
 def _condition(p: Array) -> float:
     """The condition number; infinite where eigenvalues are next to the smallest floats, which have few digits."""
-    values = eigvalsh(symmetric(p))
+    values = np.linalg.eigvalsh(symmetric(p))
     return float(values[-1] / values[0]) if values[0] > _TINY else math.inf
 
 
