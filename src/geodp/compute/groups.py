@@ -13,7 +13,16 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.compute.passes import HessianKnown, Pass, compiled_code_is_there, follow, follow_spd, mean_hessian
+from geodp.compute.passes import (
+    HessianKnown,
+    Pass,
+    as_compiled_code_knows_it,
+    follow,
+    follow_spd,
+    mean_hessian,
+    spd3_coordinates,
+    worth_compiled_code,
+)
 from geodp.inputs import Array
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
@@ -196,8 +205,7 @@ class CompiledGroups(GroupEvaluator):
         return self.finish(points, records, starts, math.inf)
 
     def finish(self, points: Array, records: Array, starts: Integers, radius: float) -> GroupPass:
-        # compiled code is kept on disk for every type it has met: there is to be one type, whatever the source of the records
-        points, records = (np.require(a.view(np.ndarray), requirements=["C", "W"]) for a in (points, records))
+        points, records = as_compiled_code_knows_it(points), as_compiled_code_knows_it(records)
         blocks = np.concatenate([[0], np.cumsum(-(-np.diff(starts) // Pass.BLOCK))])
         rows = np.empty((blocks[-1], self.columns + 1))
         self.run(points, records, starts, radius, rows)
@@ -259,8 +267,7 @@ class SPD3Groups(_CompiledSPDGroups):
         group_kernels.spd3_groups(records, starts, points, radius, Pass.BLOCK, rows)
 
     def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
-        root, square = math.sqrt(2.0), sums[:, 6]
-        log = sums[:, [0, 1, 3, 2, 4, 5]] * [1.0, root, root, 1.0, root, 1.0]
+        log, square = spd3_coordinates(sums), sums[:, 6]
         return GroupPass(points, log, square, reach, spd_step(log, square, sums[:, 7]))
 
 
@@ -287,8 +294,14 @@ class Sphere2Groups(CompiledGroups):
 
 def best_group_evaluator(ball: Ball, count: int) -> GroupEvaluator:
     """The fastest evaluator for so many records in groups."""
-    manifold = ball.manifold
-    compiled: dict[Manifold, type[CompiledGroups]] = {SPD(2): SPD2Groups, SPD(3): SPD3Groups, Sphere(2): Sphere2Groups}
-    if manifold in compiled and compiled_code_is_there(count * math.prod(manifold.point_shape)):
-        return compiled[manifold](ball)
+    manifold, numbers = ball.manifold, count * math.prod(ball.manifold.point_shape)
+    compiled: dict[Manifold, tuple[type[CompiledGroups], str]] = {
+        SPD(2): (SPD2Groups, "group_kernels.spd2_groups"),
+        SPD(3): (SPD3Groups, "group_kernels.spd3_groups"),
+        Sphere(2): (Sphere2Groups, "group_kernels.sphere2_groups"),
+    }
+    if manifold in compiled:
+        kind, kernel = compiled[manifold]
+        if worth_compiled_code(kernel, numbers):
+            return kind(ball)
     return SPDGroups(ball) if isinstance(manifold, SPD) and manifold.k > 1 else GeneralGroups(ball)

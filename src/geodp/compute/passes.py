@@ -6,11 +6,14 @@ with less work a record.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import math
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -18,13 +21,16 @@ import numpy as np
 from geodp.inputs import EPSILON, Array
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.functions import conjugate, spectral, two_sum
+from geodp.manifolds.functions import spectral, two_sum
 from geodp.manifolds.manifold import Manifold
-from geodp.manifolds.small_eigen import eigvalsh
 from geodp.manifolds.spd import cholesky, log_of_whitened, vector_from_symmetric
 
-#: Fewer numbers than this are not worth loading compiled code for.
+#: So many numbers at once are worth compiled code, even if it has yet to be made, which takes seconds once after installation.
 _WORTH_COMPILING = 100_000
+#: Smaller calls add up. One costs as much as so many numbers more ...
+_CALL = 5_000
+#: ... and loading compiled code from the disk, or making it, as much as these.
+_WORTH_LOADING, _WORTH_MAKING = 10 * _CALL, 200 * _CALL
 
 
 @dataclass(frozen=True, repr=False)  # its sums are private, and a scheduler may log the text of what a task was given
@@ -53,6 +59,8 @@ class Pass:
     @classmethod
     def of_blocks(cls, count: int, logs: Array, square: float, reach: float, hessian: Array, seen: float) -> Pass:
         """From the sums of logarithms over blocks, ``(blocks, dim)``."""
+        if len(logs) == 1:
+            return cls(count, logs[0], np.zeros(len(logs[0])), square, reach, hessian, seen)
         return cls(count, *compensated_sum(logs), square, reach, hessian, seen)
 
     def __add__(self, other: Pass) -> Pass:
@@ -187,10 +195,17 @@ class CompiledEvaluator(Evaluator):
             if len(ones) < len(records):
                 ones = self._ones = np.ones(len(records))
             weights = ones[: len(records)]
-        # compiled code is kept on disk for every type it has met: there is to be one type, whatever the source of the records
-        records = np.require(records.view(np.ndarray), requirements=["C", "W"])
-        with np.errstate(all="ignore"):
-            return self.run(p, records, weights, radius)
+        return self.run(p, as_compiled_code_knows_it(records), weights, radius)
+
+
+def as_compiled_code_knows_it(records: Array) -> Array:
+    """The same numbers in an ordinary array.
+
+    Compiled code is kept on disk for every type it has met: there is to be one type, whatever the source of the records.
+    """
+    if type(records) is np.ndarray and records.flags.carray:
+        return records
+    return np.require(records.view(np.ndarray), requirements=["C", "W"])
 
 
 class _CompiledSPD(CompiledEvaluator):
@@ -199,6 +214,18 @@ class _CompiledSPD(CompiledEvaluator):
     def __init__(self, manifold: Manifold) -> None:
         super().__init__(manifold)
         self._frames: dict[int, tuple[Array, tuple[Array, Array, Array]]] = {}
+        self._load()
+
+    @staticmethod
+    @cache
+    def _load() -> None:
+        """Loads all that is needed at once, so that no later call has to stop and compile."""
+        from geodp.compute import group_kernels
+
+        one, room = np.eye(2)[None], np.empty((2, 2))
+        group_kernels.factor(one[0], room, room.copy())
+        group_kernels.move_spd(one, np.ones((1, 3)), one[0], one[0], one[0], 1.0)
+        follow_spd(one, one, np.zeros((1, 1, 3)))
 
     def frame(self, p: Array) -> tuple[Array, Array, Array]:
         """A writable copy of the point, its Cholesky factor, and the inverse of that."""
@@ -232,6 +259,10 @@ def follow_spd(before: Array, here: Array, vectors: Array) -> tuple[Array, Array
     return there, moves
 
 
+#: From half the trace, half the difference of the diagonal and the entry off it to coordinates.
+_SPD2_COORDINATES = np.array([[1.0, 0.0, 1.0], [1.0, 0.0, -1.0], [0.0, math.sqrt(2.0), 0.0]])
+
+
 class SPD2(_CompiledSPD):
     """2x2 matrices; Newton's step: the space is a hyperbolic plane times a line."""
 
@@ -242,10 +273,9 @@ class SPD2(_CompiledSPD):
 
         blocks = _rows(records, 7)
         reach = kernels.spd2(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks)
-        a, d, b = blocks[:, 0], blocks[:, 1], blocks[:, 2]
-        logs = np.stack([a + d, math.sqrt(2.0) * b, a - d], axis=-1)
-        square, *hessian = blocks[:, 3:].sum(axis=0)
-        return Pass.of_blocks(len(records), logs, float(square), reach, np.array(hessian), float(weights.sum()))
+        logs = blocks[:, :3] @ _SPD2_COORDINATES
+        rest = np.add.reduce(blocks[:, 3:])
+        return Pass.of_blocks(len(records), logs, float(rest[0]), reach, rest[1:], float(np.add.reduce(weights)))
 
     def step(self, p: Array, log: Array, hessian: Array) -> Array:
         h00, h01, h11 = hessian.tolist()
@@ -281,40 +311,38 @@ class SPD3(_CompiledSPD):
 
         blocks = _rows(records, 8)
         reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks)
-        root = math.sqrt(2.0)
-        logs = blocks[:, [0, 1, 3, 2, 4, 5]] * [1.0, root, root, 1.0, root, 1.0]
-        square, hessian = blocks[:, 6:].sum(axis=0)
-        return Pass.of_blocks(len(records), logs, float(square), reach, np.asarray(hessian), float(weights.sum()))
+        square, hessian = np.add.reduce(blocks[:, 6:]).tolist()
+        logs = spd3_coordinates(blocks)
+        return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(np.add.reduce(weights)))
 
     def step(self, p: Array, log: Array, hessian: Array) -> Array:
         return _scaled_step(log, hessian)
 
 
+def spd3_coordinates(sums: Array) -> Array:
+    """Coordinates of symmetric matrices from the order in which the compiled loop writes their entries."""
+    return sums.take(_ENTRIES, axis=1) * _SCALES
+
+
+_ENTRIES, _SCALES = np.array([0, 1, 3, 2, 4, 5]), np.sqrt([1.0, 2.0, 2.0, 1.0, 2.0, 1.0])
+
+
 class SPDCompiled(_CompiledSPD):
-    """Matrices of any size, without eigen-decompositions: those for the Hessian are made for a few records of each chunk."""
+    """Matrices of any size, without eigen-decompositions."""
 
     hessian = "its mean over directions"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import spd_kernel
 
-        k = len(p)
-        blocks = _rows(records, k * (k + 1) // 2 + 1)
-        frame = self.frame(p)
-        reach = spd_kernel.spd(records, weights, *frame, radius, spd_kernel.quadrature(), Pass.BLOCK, blocks)
-        few = slice(None, None, -(-len(records) // _FEW))
-        values: Array = eigvalsh(conjugate(frame[2], records[few]))
-        values = np.maximum(values, EPSILON * values[:, -1:])  # rounding may make a small one negative
-        hessian, seen = weights[few] @ mean_hessian(np.log(values)), float(weights[few].sum())
-        logs = blocks[:, :-1] * vector_from_symmetric(np.ones((k, k)))
-        return Pass.of_blocks(len(records), logs, float(blocks[:, -1].sum()), reach, np.asarray(hessian), seen)
+        blocks = _rows(records, self.manifold.dim + 2)
+        reach = spd_kernel.spd(records, weights, *self.frame(p), radius, spd_kernel.quadrature(), Pass.BLOCK, blocks)
+        logs = blocks[:, :-2] * vector_from_symmetric(np.ones(p.shape))
+        square, hessian = np.add.reduce(blocks[:, -2:]).tolist()
+        return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(np.add.reduce(weights)))
 
     def step(self, p: Array, log: Array, hessian: Array) -> Array:
         return _scaled_step(log, hessian)
-
-
-#: Records of a chunk whose eigenvalues are taken for the mean Hessian, which need not be exact.
-_FEW = 64
 
 
 class SPDLarge(Evaluator):
@@ -429,23 +457,46 @@ def _rows(records: Array, columns: int) -> Array:
 
 def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
     """The fastest evaluator for so many records (``None``: unknown) of a manifold."""
-    size = math.prod(manifold.point_shape)
-    compile_it = compiled_code_is_there(math.inf if count is None else count * size)
-    if isinstance(manifold, SPD) and manifold.k > 1 and not compile_it:
-        return SPDLarge(manifold)
-    if isinstance(manifold, SPD) and manifold.k > 3:
-        return SPDCompiled(manifold)
-    compiled: dict[Manifold, type[CompiledEvaluator]] = {SPD(2): SPD2, SPD(3): SPD3, Sphere(2): Sphere2}
-    if compile_it and manifold in compiled:
-        return compiled[manifold](manifold)
+    numbers = math.inf if count is None else count * math.prod(manifold.point_shape)
+    if isinstance(manifold, SPD) and manifold.k > 1:
+        exact: dict[int, tuple[type[_CompiledSPD], str]] = {2: (SPD2, "kernels.spd2"), 3: (SPD3, "kernels.spd3")}
+        kind, kernel = exact.get(manifold.k, (SPDCompiled, "spd_kernel.spd"))
+        return kind(manifold) if worth_compiled_code(kernel, numbers) else SPDLarge(manifold)
+    if manifold == Sphere(2) and worth_compiled_code("kernels.sphere2", numbers):
+        return Sphere2(manifold)
     if isinstance(manifold, Sphere) and manifold.d > 1:
-        return SphereLarge(manifold) if compile_it else SphereAny(manifold)
+        return SphereLarge(manifold) if worth_compiled_code("kernels.sphere", numbers) else SphereAny(manifold)
     return GeneralEvaluator(manifold)
 
 
-def compiled_code_is_there(numbers: float) -> bool:
-    """Whether there is compiled code, and so many numbers are worth loading it."""
-    return numbers >= _WORTH_COMPILING and _numba_is_there()
+def worth_compiled_code(kernel: str, numbers: float) -> bool:
+    """Whether to use a compiled loop, such as ``"kernels.spd3"``, for so many numbers.
+
+    The first small calls of a process do without. Depends on public things alone: sizes, and what is on the disk.
+    """
+    module, name = kernel.split(".")
+    loaded = sys.modules.get(f"geodp.compute.{module}")
+    if not _numba_is_there():
+        return False
+    if numbers >= _WORTH_COMPILING or (loaded is not None and getattr(loaded, name).signatures):
+        return True
+    _Tally.numbers += numbers + _CALL
+    return _Tally.numbers >= _WORTH_MAKING or (_Tally.numbers >= _WORTH_LOADING and _is_on_disk(kernel))
+
+
+class _Tally:
+    """The numbers that this process has summed without compiled code."""
+
+    numbers = 0.0
+
+
+@cache
+def _is_on_disk(kernel: str) -> bool:
+    """Whether the loop was compiled before, after its source was last changed."""
+    module, name = kernel.split(".")
+    function = getattr(importlib.import_module(f"geodp.compute.{module}"), name)
+    changed = Path(function.py_func.__code__.co_filename).stat().st_mtime
+    return any(index.stat().st_mtime >= changed for index in Path(function.stats.cache_path).glob(f"{module}.{name}-*.nbi"))
 
 
 @cache

@@ -229,7 +229,7 @@ class _Solver:
         ball = records.ball
         self.ball, self.manifold, self.records, self.progress = ball, ball.manifold, records, progress
         self.most_rounding, self.goal = _rounding(ball), default_tolerance(ball)
-        self.root = math.sqrt(-self.manifold.lowest_curvature)
+        self.dim, self.root = self.manifold.dim, math.sqrt(-self.manifold.lowest_curvature)
         self.target = self.goal
         self.tight = False
         self.passes = 0
@@ -335,18 +335,20 @@ class _Solver:
         square, reach = mass * total.square, 1.0001 * total.reach
         step = self.records.evaluator.step(p, log, self._hessian(total, square, gamma)) if total.seen > 0.0 else log
         # what holds everywhere in the ball is had at once; what holds here costs more, and is asked where it may decide
-        state = self._bounded(_State(p, log, step, gamma, 0.5 * square, 0.0, 0.0, reach), self.most_rounding)
-        decides = state.bound > self.target and _certificate(self.ball, gamma) <= self.target
+        bound, rounding = self._bound(gamma, square, self.most_rounding)
+        state = _State(p, log, step, gamma, 0.5 * square, bound, rounding, reach)
+        decides = bound > self.target and _certificate(self.ball, gamma) <= self.target
         return self._tightly_bounded(state) if decides or self.tight else state
 
-    def _bounded(self, state: _State, rounding: float) -> _State:
-        """With the error bound that this bound on the rounding of logarithms gives."""
-        added = rounding + UNDERFLOW + sum_rounding(math.sqrt(2.0 * state.energy))
-        upper = state.gamma * (1.0 + self.manifold.dim * EPSILON) + added
-        return state._replace(bound=min(2.0 * self.ball.reach, _certificate(self.ball, upper)), rounding=upper - state.gamma)
+    def _bound(self, gamma: float, square: float, rounding: float) -> tuple[float, float]:
+        """The error bound that this bound on the rounding of logarithms gives, and all that rounding may add to the gradient."""
+        upper = gamma * (1.0 + self.dim * EPSILON) + rounding + UNDERFLOW + sum_rounding(math.sqrt(square))
+        return min(2.0 * self.ball.reach, _certificate(self.ball, upper)), upper - gamma
 
     def _tightly_bounded(self, state: _State) -> _State:
-        return self._bounded(state, min(self.manifold.log_rounding(state.point, state.reach), self.most_rounding))
+        rounding = min(self.manifold.log_rounding(state.point, state.reach), self.most_rounding)
+        bound, rounding = self._bound(state.gamma, 2.0 * state.energy, rounding)
+        return state._replace(bound=bound, rounding=rounding)
 
     @staticmethod
     def _hessian(total: Pass, square: float, gamma: float) -> Array:
@@ -355,9 +357,10 @@ class _Solver:
         Towards a record the Hessian is 1, and it is the mean one across. The share of the squared distances that is not along the
         gradient is small if the records are close together, far from the point: then the gradient leads there at once.
         """
-        mean = total.hessian / total.seen
+        if total.hessian.ndim:
+            return total.hessian / total.seen
         across = 1.0 - min(gamma**2 / square, 1.0) if square > 0.0 else 1.0
-        return np.asarray(1.0 + across * (mean - 1.0)) if mean.ndim == 0 else mean
+        return np.asarray(1.0 + across * (float(total.hessian) / total.seen - 1.0))
 
     def _report(self, done: int) -> None:
         if self.progress is not None:

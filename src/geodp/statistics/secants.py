@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,20 +23,30 @@ def accelerated(step: Array, secants: Sequence[tuple[Array, Array]]) -> Array:
     secants in one direction the later is nearer to the mean and the truer one. So the earlier ones are made orthogonal to the
     later, and left out if little remains. Zeros stand for no secant.
     """
+    dot: Any = np.dot if step.ndim == 1 else _dots
+    inverted: Any = _inverted_number if step.ndim == 1 else _inverted
     total, basis = step, list[tuple[Array, Array]]()
     for move, change in secants:
-        length = _norm(change)
+        square = dot(change, change)
         for later, shift in basis:
-            along = np.vecdot(later, change)[..., None]
+            along = dot(later, change)
             change, move = change - along * later, move - along * shift
-        across = _norm(change)
-        used = across > _OFF_SPAN * length
-        scale = np.where(used, 1.0 / np.where(used, across, 1.0), 0.0)
+        scale = inverted(dot(change, change), _OFF_SPAN**2 * square)
         change, move = scale * change, scale * move
         basis.append((change, move))
-        total = total - np.vecdot(change, step)[..., None] * (change + move)
+        total = total - dot(change, step) * (change + move)
     return total
 
 
-def _norm(vectors: Array) -> Array:
-    return np.sqrt(np.vecdot(vectors, vectors))[..., None]
+def _inverted_number(square: float, least: float) -> float:
+    """One over the root, 0 if the square is not above the least."""
+    return 1.0 / math.sqrt(square) if square > least else 0.0
+
+
+def _inverted(squares: Array, least: Array) -> Array:
+    used = squares > least
+    return np.where(used, 1.0 / np.sqrt(np.where(used, squares, 1.0)), 0.0)
+
+
+def _dots(a: Array, b: Array) -> Array:
+    return np.vecdot(a, b)[..., None]
