@@ -268,7 +268,7 @@ def test_a_charge_about_other_neighbours_is_refused(ledger: Ledger) -> None:
     for name, other in (("scans", "add or remove one record"), ("visits", "replace one record")):
         for spend in (ledger.check, lambda *args, **options: ledger.charge(*args, what="mean", **options)):
             with pytest.raises(
-                LedgerError, match=f"has the neighbours .*, and this charge '{other}': charge a budget opened for"
+                LedgerError, match=f"has the neighbours .*, and this charge '{other}', which does not imply them: charge a"
             ):
                 spend(name, rho=0.1, neighbours=other)
     assert ledger.charge("visits", rho=0.1, neighbours="add or remove one record", what="mean").neighbours.startswith("add")

@@ -107,10 +107,10 @@ def test_a_tolerance_is_met_by_every_group_or_refused() -> None:
 
 
 def test_in_a_ball_so_wide_that_little_is_promised_the_means_are_as_fine_as_one_by_one() -> None:
-    ball = Ball(SPD(2), np.eye(2), 12.0)
+    ball = Ball(SPD(2), np.eye(2), 20.0)
     x = np.concatenate([random_points(SPD(2), 40, np.random.default_rng(3), spread) for spread in (0.5, 1.0, 2.0)])
     labels = np.repeat([0, 1, 2], 40)
-    assert default_tolerance(ball) > 1e-3
+    assert default_tolerance(ball) > 1e-2
     results = frechet_means(x, ball, labels)
     assert (results.error_bounds < 1e-6).all()
     agree_with_a_loop(x, labels, ball, results)

@@ -20,7 +20,7 @@ from cases import random_points
 from geodp import SPD, Ball, Manifold, SPDLogEuclidean, Sphere, frechet_mean
 from geodp.compute import kernels, passes, spd_kernel
 from geodp.inputs import EPSILON
-from geodp.manifolds.spd import vector_from_symmetric
+from geodp.manifolds.functions import vector_from_symmetric
 from geodp.records.chunks import read_block
 
 FAST = [
@@ -330,6 +330,54 @@ def test_logarithms_across_a_ball_err_less_than_its_bound_says(k: int, kind: typ
                 assert error <= 0.2 * bound
                 worst = max(worst, error)
     assert worst > EPSILON * 4.0 * (k + 4) or radius < 2.0
+
+
+def small_turns(k: int, rng: np.random.Generator) -> mpmath.matrix:
+    """A product of rotations of all coordinate planes, by angles of any size or next to a quarter turn."""
+    turns = mpmath.eye(k)
+    for i, j in zip(*np.triu_indices(k, 1), strict=True):
+        angle = mpmath.exp(-rng.uniform(0.0, 30.0)) + rng.choice([0.0, 1.0]) * mpmath.pi / 2
+        plane = mpmath.eye(k)
+        plane[i, i] = plane[j, j] = mpmath.cos(angle)
+        plane[i, j], plane[j, i] = -mpmath.sin(angle), mpmath.sin(angle)
+        turns = turns * plane
+    return turns
+
+
+@pytest.mark.parametrize("radius", [4.0, 8.0, 12.0, 15.0])
+@pytest.mark.parametrize(("k", "kind"), [(2, passes.SPD2), (3, passes.SPD3), (4, passes.SPDCompiled), (4, passes.SPDLarge)])
+def test_logarithms_across_a_wide_ball_cost_no_more_digits_than_storing_a_mean_does(
+    k: int, kind: type[passes.Evaluator], radius: float
+) -> None:
+    """Pairs anywhere on the sphere around the ball, in bases of every kind, against sixty digits.
+
+    To write a point in floats moves it by epsilon times its condition number, and no computation can do better in the worst case:
+    the bound must exceed what is seen of either, and by no more than a constant.
+    """
+    rng = np.random.default_rng(int(100 * radius) + k)
+    growth = np.exp(np.sqrt(2.0) * radius)
+    bound = SPD(k).log_rounding_in_ball(np.eye(k), radius)
+    error = stored = 0.0
+    with mpmath.workdps(60):
+        for _ in range(40):
+            ends = []
+            for basis in (small_turns(k, rng), small_turns(k, rng)):
+                logs = np.append([1.0, -1.0], rng.choice([0.0, 0.3]) * rng.normal(size=k - 2))
+                logs *= radius / np.linalg.norm(logs)
+                ends.append(basis * mpmath.diag([mpmath.exp(mpmath.mpf(float(t))) for t in rng.permutation(logs)]) * basis.T)
+            p, q = map(nearest_floats, ends)
+            if not SPD(k).valid(np.stack([p, q])).all():
+                continue
+            inverse = mpmath.cholesky(mpmath.matrix(p.tolist())) ** -1
+            stored = max(stored, np.linalg.norm(nearest_floats(exact_log(inverse * ends[0] * inverse.T))))
+            log = nearest_floats(exact_log(inverse * mpmath.matrix(q.tolist()) * inverse.T))
+            for evaluator in (kind(SPD(k)), passes.GeneralEvaluator(SPD(k))):
+                result = evaluator.evaluate(p, q[None], None)
+                error = max(error, np.linalg.norm(result.log + result.log_low - vector_from_symmetric(log)))
+    assert max(error, stored) <= 0.2 * bound
+    assert max(error, stored) >= 0.01 * EPSILON * growth
+    # next to the origin whitening is quicker and loses up to a million epsilons
+    assert bound <= 25.0 * (k + 4) * EPSILON * (growth + 1e6)
 
 
 @pytest.mark.parametrize("radius", [0.5, 3.0, 8.0])

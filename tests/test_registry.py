@@ -34,9 +34,8 @@ class Marble(Manifold):
     roots = property(lambda self: self.sphere.roots)
     point_shape = property(lambda self: self.sphere.point_shape)
     origin = property(lambda self: self.sphere.origin)
-    chart_size = property(lambda self: self.sphere.chart_size)
     chart_units = property(lambda self: self.sphere.chart_units)
-    chart_width = property(lambda self: self.sphere.chart_width)
+    embedding = property(lambda self: self.sphere.embedding)
 
 
 def delegated(name):
@@ -65,6 +64,8 @@ check_manifold(marble)
 ball = geodp.Ball(marble, marble.origin, 0.3)
 release = geodp.private_mean(np.tile(marble.origin, (50, 1)), ball, epsilon=1.0)
 print(release.private, marble.check_point(release.value))
+anywhere = geodp.private_projected_mean(np.tile(marble.origin, (5000, 1)), marble, epsilon=1.0)
+print(marble.dist(anywhere.value, marble.origin) < 0.1)
 """
 
 
@@ -102,7 +103,7 @@ def test_an_installed_package_adds_a_manifold_through_its_entry_point_alone(tmp_
     program = f"import sys; sys.path[:0] = {path!r}\n{USE}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["Marble(2) 4.0 True", "True None"]
+    assert done.stdout.splitlines() == ["Marble(2) 4.0 True", "True None", "True"]
 
 
 def test_an_entry_point_that_cannot_be_loaded_is_a_warning_and_the_others_work(tmp_path: Path):

@@ -173,6 +173,31 @@ def test_a_rounding_bound_below_what_floats_can_know_is_noticed(manifold, factor
     assert is_noticed(manifold, testing.log_rounding_covers_the_last_bits_of_its_arguments, "log_rounding_in_ball is")
 
 
+@pytest.mark.parametrize("factor", [0.0, 0.0005])
+@pytest.mark.parametrize("manifold", [m for m in MANIFOLDS if m.dim < 10], ids=repr)
+def test_a_rounding_bound_below_the_errors_of_log_is_noticed(manifold, factor, monkeypatch):
+    """Errors are hundredths of the bounds, or thousandths on some spaces: a two-thousandth of a bound is below them."""
+    right, in_ball = type(manifold).log_rounding, type(manifold).log_rounding_in_ball
+    holds = testing.log_rounding_covers_the_error_of_log
+    holds(manifold)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(manifold), "log_rounding", lambda self, p, reach: factor * right(self, p, reach))
+        assert is_noticed(manifold, holds, "log_rounding is")
+    monkeypatch.setattr(
+        type(manifold), "log_rounding_in_ball", lambda self, center, radius: factor * in_ball(self, center, radius)
+    )
+    assert is_noticed(manifold, holds, "log_rounding_in_ball is")
+
+
+@pytest.mark.parametrize("manifold", [m for m in MANIFOLDS if m.dim < 10], ids=repr)
+def test_a_logarithm_that_loses_four_digits_is_noticed(manifold, monkeypatch):
+    """Of sixteen; the other properties allow for five."""
+    right = type(manifold).raw_log
+    monkeypatch.setattr(type(manifold), "raw_log", lambda self, p, q: (1.0 + 3e-12) * right(self, p, q))
+    testing.log_inverts_exp_inside_the_injectivity_radius(manifold)
+    assert is_noticed(manifold, testing.log_rounding_covers_the_error_of_log, "log_rounding is")
+
+
 @pytest.mark.parametrize("manifold", [m for m in MANIFOLDS if not isinstance(m, Euclidean)], ids=repr)
 def test_requirements_that_ask_for_nothing_are_noticed(manifold, monkeypatch):
     monkeypatch.setattr(type(manifold), "requirements", lambda self, x: iter(()))
@@ -197,6 +222,41 @@ def test_an_isometry_that_is_none_is_noticed(monkeypatch):
     stretch = np.array([1.0, 1.1, 1.0])
     monkeypatch.setattr(Sphere, "raw_move_origin", lambda self, p, x: self.raw_project(right(self, p, stretch * x)))
     assert is_noticed(Sphere(2), testing.move_origin_is_an_isometry_that_takes_the_origin_to_the_point)
+
+
+# ---------------------------------------------------------------------- the embedding
+
+EMBEDDED = [Sphere(2), Sphere(3, curvature=0.3), Grassmann(2, 5), Rotations(4), PlanarShapes(4), Torus(3),
+            Product(Sphere(2), Rotations(3))]  # fmt: skip
+
+
+def misplaced(monkeypatch: pytest.MonkeyPatch, manifold: Manifold, **wrong: object) -> bool:
+    mistaken(monkeypatch, manifold, "embedding", replace(manifold.embedding, **wrong))
+    return is_noticed(manifold, testing.the_embedding_has_the_diameter_and_the_nearest_points_it_says)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 0.9, 1.1, 2.0])
+@pytest.mark.parametrize("manifold", EMBEDDED, ids=repr)
+def test_an_embedding_of_the_wrong_diameter_is_noticed(manifold, factor, monkeypatch):
+    testing.the_embedding_has_the_diameter_and_the_nearest_points_it_says(manifold)
+    assert misplaced(monkeypatch, manifold, diameter=factor * manifold.embedding.diameter)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("manifold", EMBEDDED, ids=repr)
+def test_nearest_points_that_turn_farther_than_is_said_are_noticed(manifold, factor, monkeypatch):
+    right = manifold.embedding.turn
+    assert misplaced(monkeypatch, manifold, turn=lambda vector, q: factor * right(vector, q))
+
+
+@pytest.mark.parametrize("manifold", EMBEDDED, ids=repr)
+def test_points_that_are_not_nearest_or_vectors_that_isometries_change_are_noticed(manifold, monkeypatch):
+    embedding = manifold.embedding
+    with monkeypatch.context() as patch:
+        away = np.linspace(0.01, 0.02, embedding.dim)
+        assert misplaced(patch, manifold, nearest=lambda vector: embedding.nearest(vector + away))
+    stretch = np.where(np.arange(embedding.dim) == 0, 1.1, 1.0)
+    assert misplaced(monkeypatch, manifold, write=lambda points: stretch * embedding.write(points))
 
 
 # ---------------------------------------------------------------------- the exact sampler

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from geodp.planning import Plan, plan
     from geodp.privacy.ledger import BudgetExhausted, Ledger, LedgerError, LedgerLocked
     from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
+    from geodp.receipt import GroupedRelease, Release
     from geodp.records.dask_files import read_dask
-    from geodp.release import Release, private_coverage, private_mean, private_projected_mean, private_summary
+    from geodp.records.dataset import Dataset
+    from geodp.release import private_coverage, private_mean, private_projected_mean, private_summary
     from geodp.statistics.many import MeanResults, frechet_means
     from geodp.statistics.mean import MeanResult, frechet_mean
 
@@ -49,10 +51,12 @@ __all__ = [
     "AuditResult",
     "Ball",
     "BudgetExhausted",
+    "Dataset",
     "Euclidean",
     "Gaussian",
     "GaussianDP",
     "Grassmann",
+    "GroupedRelease",
     "Hyperbolic",
     "Laplace",
     "Ledger",
@@ -101,7 +105,8 @@ _LATER = {
     "frechet_means": "geodp.statistics.many",
     "Plan": "geodp.planning",
     "plan": "geodp.planning",
-    "Release": "geodp.release",
+    **dict.fromkeys(("Release", "GroupedRelease"), "geodp.receipt"),
+    "Dataset": "geodp.records.dataset",
     "private_ball": "geodp.finding",
     **dict.fromkeys(("private_mean", "private_summary", "private_coverage", "private_projected_mean"), "geodp.release"),
     **dict.fromkeys(("PureDP", "ApproximateDP", "ZeroConcentratedDP", "GaussianDP"), "geodp.privacy.notions"),

@@ -19,8 +19,9 @@ from geodp.manifolds.ball import Ball
 from geodp.mechanisms.choice import MechanismName
 from geodp.privacy.cost import Cost, compose, cost_of
 from geodp.privacy.notions import Privacy, privacy_of
+from geodp.receipt import Release
 from geodp.records.chunks import only_the_kind
-from geodp.release import Release, private_mean
+from geodp.release import private_mean
 
 
 @final

@@ -6,7 +6,7 @@ r"""A ball found privately: where the records are, and how far they spread.
 The search is a chain of releases. Each looks at the records through what the earlier ones released, so their costs add up
 (:func:`geodp.privacy.cost.compose`), and everything decided on the way is a function of public numbers and of earlier releases.
 
-1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.embedding`). Elsewhere medians of normal
+1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.projected`). Elsewhere medians of normal
    coordinates at the centre of the wide ball, each by the exponential mechanism over the cells of a public grid: the error in
    rank grows with the logarithm of the radius only. If the records are too few for all coordinates, only those along which units
    of measurement shift the space (for matrices the logarithm of the determinant), or none.
@@ -28,31 +28,33 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, final
+from random import Random
+from secrets import SystemRandom
+from typing import Any, Literal, Unpack, final, get_args
 
 import numpy as np
 
 from geodp._version import __version__
 from geodp.arithmetic.entropy import Entropy
 from geodp.files import parse_manifold
-from geodp.inputs import Array, is_line, refuse_mask, whole_number
+from geodp.inputs import Array, is_line, whole_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.selection import Selection
-from geodp.privacy.budgets import REPLACE_ONE
-from geodp.privacy.cost import Cost, compose, concentrated_rho, cost_from_dict, laplace_ratio, pure_epsilon, selection_epsilon
+from geodp.privacy.cost import Cost, compose, cost_from_dict, cost_of, laplace_ratio, pure_epsilon, selection_epsilon
 from geodp.privacy.ledger import Ledger
-from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
-from geodp.records.chunks import count_records, discreet
-from geodp.release import Account, computed
-from geodp.statistics.counts import TangentMean, below, beyond
-from geodp.statistics.embedding import embedding_of
+from geodp.privacy.neighbours import Unit, change_one, replace_one
+from geodp.privacy.notions import Privacy, privacy_of
+from geodp.privacy.splitting import split
+from geodp.receipt import cost_in_words, parts_of
+from geodp.records.dataset import Dataset, Who
+from geodp.release import Account, computed, used
+from geodp.statistics.counts import Count, TangentMean, below, beyond
 from geodp.statistics.mean import FrechetMean
-from geodp.statistics.projected import ProjectedMean
+from geodp.statistics.projected import ProjectedMean, embedding_of
 
 What = Literal["scale", "medians", "projected mean", "mean", "radius"]
 
@@ -180,28 +182,6 @@ def _cost(what: What, privacy: Privacy, manifold: Manifold) -> Cost:
     return Measurement(statistic, 1000, privacy).noise.cost
 
 
-def split(privacy: Privacy, shares: Sequence[float]) -> list[Privacy]:
-    """Parts of an amount of privacy that together keep it; approximate privacy is split through the larger of epsilon and rho.
-
-    >>> split(PureDP(1.0), [0.5, 0.5])[0].epsilon < 0.5, split(ZeroConcentratedDP(0.1), [1.0])[0].rho <= 0.1
-    (True, True)
-    """
-    safe = [share * (1.0 - 1e-12) for share in shares]  # sums of floats round up
-    match privacy:
-        case PureDP():
-            return [PureDP(privacy.epsilon * share) for share in safe]
-        case ZeroConcentratedDP():
-            return [ZeroConcentratedDP(privacy.rho * share) for share in safe]
-        case GaussianDP():
-            return [GaussianDP(privacy.mu * math.sqrt(share)) for share in safe]
-        case ApproximateDP():
-            rho = concentrated_rho(privacy) or 0.0
-            pure, concentrated = PureDP(privacy.epsilon * min(safe)), ZeroConcentratedDP(rho * min(safe))
-            better = selection_epsilon(concentrated) > selection_epsilon(pure)
-            return split(ZeroConcentratedDP(rho) if better else PureDP(privacy.epsilon), shares)
-    raise TypeError(f"{privacy!r} is no notion of privacy")
-
-
 # ---------------------------------------------------------------------- the search
 
 
@@ -215,17 +195,24 @@ class BallRelease:
     dataset: str | None = None
     charge: int | None = None
     private: bool = True
-    neighbours: str = REPLACE_ONE
+    unit: Unit = "record"
+    #: The noisy count, where the number of records is private, and the privacy of search and count together.
+    count: float | None = None
+    whole: Privacy | None = None
     version: str = __version__
+
+    @property
+    def neighbours(self) -> str:
+        return replace_one(self.unit) if self.whole is None else change_one(self.unit)
 
     @property
     def cost(self) -> Cost:
         """What the search spent, in every notion of privacy."""
-        return self.search.cost
+        return self.search.cost if self.whole is None else _counted_cost(self.whole)
 
     @property
     def privacy(self) -> Privacy:
-        return self.search.privacy
+        return self.whole or self.search.privacy
 
     @property
     def n(self) -> int:
@@ -243,7 +230,9 @@ class BallRelease:
                 "notion": self.privacy.words,
                 "cost": self.cost.to_dict(),
                 "neighbours": self.neighbours,
+                "unit": self.unit,
                 "n": self.n,
+                **({} if self.count is None else {"count": self.count}),
                 "manifold": repr(self.ball.manifold),
                 "center": self.ball.center.tolist(),
                 "radius": self.ball.radius,
@@ -266,21 +255,28 @@ class BallRelease:
             ball = Ball(manifold, stored["center"], stored["radius"])
             outer = None if stored["outer_radius"] is None else Ball(manifold, stored["outer_center"], stored["outer_radius"])
             asked = privacy_of(*(stored.get(name) for name in ("epsilon", "delta", "rho", "mu")))
-            search = plan_search(outer or manifold, stored["n"], asked, privacy_of(**stored["then"]))
+            unit, count = stored.get("unit", "record"), stored.get("count")
+            own = asked if count is None else parts_of(asked, True, 0.0)[1]
+            search = plan_search(outer or manifold, stored["n"], own, privacy_of(**stored["then"]))
             dataset, charge = stored["dataset"], stored["charge"]
+            found = cls(
+                ball, search, dataset, charge, stored["private"], unit, count, None if count is None else asked, stored["geodp"]
+            )
             if (
                 stored["summary"] == "ball"
-                and search.cost == cost_from_dict(stored["cost"])
+                and found.cost == cost_from_dict(stored["cost"])
                 and stored["steps"] == [str(step) for step in search.steps]
                 and stored["notion"] == asked.words
-                and stored["neighbours"] == REPLACE_ONE
+                and unit in get_args(Unit)
+                and (count is None or isinstance(count, float))
+                and stored["neighbours"] == found.neighbours
                 and isinstance(stored["private"], bool)
                 and (charge is None if dataset is None else is_line(dataset) and type(charge) is int and charge > 0)
                 # a search with reproducible bits charges no budget
                 and (stored["private"] or dataset is None)
                 and is_line(stored["geodp"])
             ):
-                return cls(ball, search, dataset, charge, stored["private"], version=stored["geodp"])
+                return found
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
             pass
         # no field is quoted: the text may be anything, such as a file of records
@@ -294,10 +290,10 @@ class BallRelease:
             ("radius", f"{self.ball.radius:.6g}"),
             ("center", center),
             ("privacy", f"{self.privacy}, {self.privacy.words}; neighbours: {self.neighbours}"),
-            ("cost", f"{self.cost}; advantage at most {self.cost.advantage:.3g}"),
+            ("cost", cost_in_words(self.cost)),
             ("search", f"from {outer}: {' -> '.join(step.what for step in self.search.steps)}"),
             ("manifold", repr(self.ball.manifold)),
-            ("records", f"{self.n}"),
+            (f"{self.unit}s", f"{self.n}" if self.count is None else f"about {self.count:.0f}; {self.n} were used"),
             ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
             ("geodp", self.version),
         ]
@@ -317,6 +313,7 @@ def private_ball(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     entropy: Entropy | None = None,
+    **who: Unpack[Who],
 ) -> BallRelease:
     r"""A ball that holds most of the records, found with differential privacy.
 
@@ -340,6 +337,8 @@ def private_ball(
         A budget to charge, before anything is drawn.
     entropy
         Reproducible bits for studies: then the result is NOT PRIVATE.
+    who
+        ``unit`` and ``neighbours``, as for :class:`geodp.Dataset`; or give a data set for ``x``.
 
     >>> import numpy as np
     >>> from geodp import SPD, Ball
@@ -357,16 +356,37 @@ def private_ball(
         raise ValueError(f"on {manifold} no ball is needed to start from: give the manifold itself")
     privacy = privacy_of(epsilon, delta, rho, mu)
     account = Account.of(ledger, dataset, entropy)
-    refuse_mask(x, "x")
+    data = Dataset.of(x, who)
+    if data.by is not None:
+        raise ValueError("one ball is found for all groups together: leave out by, groups and labels")
     account.check_open()
-    x = discreet(x, manifold)
-    search = plan_search(outer, count_records(x, manifold), privacy, then)
-    account.check(search.cost, privacy)
-    charge = account.charge(search.cost, privacy, f"ball on {manifold}")
-    ball = computed(lambda: _found(x, search, entropy))
-    release = BallRelease(ball, search, dataset, charge, entropy is None)
+    members = data.open(manifold)
+    unit: Unit = "record" if data.unit is None else "person"
+    counted = data.neighbours == "add-remove"
+    parts, own = parts_of(privacy, counted, 0.0)
+    cost = _counted_cost(privacy) if counted else plan_search(outer, members.count, privacy, then).cost
+    neighbours = change_one(unit) if counted else replace_one(unit)
+    account.check(cost, privacy, neighbours)
+    charge = account.charge(cost, privacy, f"ball on {manifold}", neighbours)
+    count = None
+    if counted:
+        noise = Measurement(Count(), 1, parts[0]).noise
+        value = computed(lambda: noise.draw(np.array([float(members.count)]), entropy).value, said=())
+        count = float(value[0])
+        members = members.resized(
+            used(noise, value, 1), SystemRandom() if entropy is None else Random(entropy.read(entropy.open(), 0, 64))
+        )
+    search = plan_search(outer, members.count, own, then)
+    ball = computed(lambda: _found(members.source, search, entropy))
+    release = BallRelease(ball, search, dataset, charge, entropy is None, unit, count, privacy if counted else None)
     account.attach(charge, release.to_json)
     return release
+
+
+def _counted_cost(privacy: Privacy) -> Cost:
+    """What a search costs before whose first step, a noisy count, nobody knows which steps it will take."""
+    (count,), own = parts_of(privacy, True, 0.0)
+    return compose([Measurement(Count(), 1, count).noise.cost, cost_of(own)])
 
 
 def _found(x: Any, search: Search, entropy: Entropy | None) -> Ball:
@@ -378,10 +398,12 @@ def _found(x: Any, search: Search, entropy: Entropy | None) -> Ball:
     for i, step in enumerate(search.steps):
         match step.what:
             case "scale":
-                center, moved = _median_center(x, _wide(manifold, center, reach), manifold.scale_directions, step, entropy)
+                center, moved = _median_center(
+                    x, _wide(manifold, center, reach), manifold.scale_directions, step, search.n, entropy
+                )
                 reach += moved
             case "medians":
-                center, moved = _median_center(x, _wide(manifold, center, reach), np.eye(manifold.dim), step, entropy)
+                center, moved = _median_center(x, _wide(manifold, center, reach), np.eye(manifold.dim), step, search.n, entropy)
                 reach += moved
             case "mean":
                 center, moved = _mean_center(x, _wide(manifold, center, reach), step, search.n, entropy)
@@ -400,7 +422,7 @@ def _wide(manifold: Manifold, center: Array, reach: float) -> Ball:
     return Ball(manifold, center, min(reach, 0.999 * Ball(manifold, center, 1e-3).max_radius))
 
 
-def _median_center(x: Any, ball: Ball, directions: Array, step: Step, entropy: Entropy | None) -> tuple[Array, float]:
+def _median_center(x: Any, ball: Ball, directions: Array, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:
     """The medians along directions, by exponential mechanisms over the cells of a grid; and how far that is from the centre.
 
     The score of a cell is minus the number of records by which it misses the median: the records below its lower end must not be
@@ -409,7 +431,7 @@ def _median_center(x: Any, ball: Ball, directions: Array, step: Step, entropy: E
     edges = np.linspace(-ball.radius, ball.radius, CELLS + 1)
     edges[-1] = np.inf
     chosen = []
-    counts = below(x, ball, directions, edges)
+    counts = below(x, ball, directions, edges, n)
     for row, part in zip(counts, split(step.privacy, [1.0 / len(directions)] * len(directions)), strict=True):
         half = row[-1] // 2
         scores = [-max(0, low - half, half - high) for low, high in pairwise(row)]
@@ -450,7 +472,7 @@ def _radius(x: Any, center: Array, reach: float, search: Search, step: Step, ent
     manifold, n = search.manifold, search.n
     radii = _possible_radii(manifold, center, reach)
     wide = Ball(manifold, center, radii[0])
-    counts = beyond(x, wide if math.isinf(manifold.injectivity_radius) else _wide(manifold, center, math.inf), np.array(radii))
+    counts = beyond(x, wide if math.isinf(manifold.injectivity_radius) else _wide(manifold, center, math.inf), np.array(radii), n)
     strength = selection_epsilon(step.privacy)
     floor = 2.0 / strength * (math.log(len(radii)) + 3.0)
     ratio = laplace_ratio(search.then, manifold.dim) or pure_epsilon(search.then)

@@ -20,7 +20,7 @@ from geodp.mechanisms.mechanism import Mechanism
 from geodp.mechanisms.tangent import TangentMechanism, tangent_cost
 from geodp.privacy.cost import ConcentratedCost, Cost, compose
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
-from geodp.release import SAYS_NOTHING, says_nothing
+from geodp.receipt import SAYS_NOTHING, says_nothing
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.sensitivity import Bound
 

@@ -1,42 +1,70 @@
 """The path from private records to a release with a receipt: the only place where data, noise and budget meet.
 
 A release checks the budget, computes the statistic, charges the budget, draws, and writes the receipt, in this order. A crash
-after the charge loses budget, never privacy.
+after the charge loses budget, never privacy. Where the number of records is private it is drawn first, so the charge comes first.
+
+*Persons.* All records of a person become one point or vector by a function of these records alone, which lies where those of
+records lie: a mean of points in a ball is in the ball, and a mean of vectors no longer than the longest. So every theorem about
+``n`` records holds for ``n`` persons.
+
+*Private numbers* (``neighbours="add-remove"``). **Claim**: a statistic of ``N`` members out of ``n``, chosen at random, with
+members that are no points in place of missing ones, costs no more under adding or removing a member than under replacing one,
+besides the noisy count that ``N`` comes from. *Proof.* Given ``N``, draw a random set of ``N`` from the longer list, of ``n + 1``
+members. If the new member is in it, put another one in its place, at random from those that are left, or one that is no point if
+none is: that is a random set of ``N`` from the shorter list. So the two sets can be drawn together such that they differ by one
+replacement at most, and a mixture of pairs that are each private is private. Under a replacement the number does not change at
+all, so neither does the law of ``N``, and sets of the same places differ by one replacement at most. All of this is about given
+``N``, which is released.
+
+*Groups.* If labels are public, a replacement stays in its group, and the releases of all others do not change: all together cost
+what one costs (McSherry 2009). If they are private, adding or removing a member changes one group, and replacing one may change
+two, in each of which it is added or removed: that costs what two releases cost.
 """
 
 from __future__ import annotations
 
-import json
+import inspect
 import math
-import sys
+import secrets
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from random import Random
 from textwrap import shorten
-from typing import Any, NamedTuple, TypeVar, final, get_args
+from typing import Any, NamedTuple, Protocol, TypedDict, TypeVar, Unpack, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geodp._version import __version__
 from geodp.arithmetic.entropy import NotPrivate
-from geodp.files import parse_manifold
 from geodp.inputs import Array, is_line, real_number, refuse_mask
 from geodp.laws.flat import Family
-from geodp.manifolds import Euclidean, Manifold
+from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.choice import MechanismName
-from geodp.mechanisms.intrinsic import IntrinsicMechanism, intrinsic_cost
 from geodp.mechanisms.mechanism import Mechanism
-from geodp.mechanisms.tangent import TangentMechanism, stretch_of_log, tangent_cost
-from geodp.privacy.budgets import REPLACE_ONE
-from geodp.privacy.cost import Cost, PureCost, cost_from_dict
+from geodp.privacy.cost import Cost, compose, cost_of
 from geodp.privacy.ledger import Ledger, LedgerError
+from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
-from geodp.records.chunks import count_records, discreet, only_the_kind
-from geodp.statistics.counts import Coverage
+from geodp.privacy.splitting import halves
+from geodp.receipt import (
+    EXACT,
+    KINDS,
+    SIMULATED,
+    CoverageRelease,
+    GroupedRelease,
+    Name,
+    ProjectedRelease,
+    Release,
+    cost_of_groups,
+    parts_of,
+)
+from geodp.records.chunks import only_the_kind
+from geodp.records.dataset import Change, Dataset, Labels, Members, Who
+from geodp.statistics.counts import Count, Coverage
 from geodp.statistics.mean import FrechetMean, Progress
 from geodp.statistics.projected import ProjectedMean
 from geodp.statistics.sensitivity import Bound
@@ -44,303 +72,57 @@ from geodp.statistics.statistic import ClaimedSummary, Statistic
 
 T = TypeVar("T")
 
-EXACT = "exact"
-SIMULATED = "simulated"
 
-#: Probabilities for which a stored receipt holds the error.
-QUANTILES = (0.5, 0.95)
+class Options(TypedDict, total=False):
+    """What every ``private_*`` function takes besides the privacy: a budget to charge, and who the records are."""
 
-
-@dataclass(frozen=True, eq=False)
-class Release:
-    """A private summary and everything that may be said about how it came about: public parameters, and nothing else.
-
-    ``print`` shows a receipt; :meth:`to_json` and :meth:`from_json` store and restore it. ``cost`` has the whole privacy curve.
-
-    >>> import numpy as np
-    >>> from geodp import SPD, Ball, private_mean
-    >>> release = private_mean(np.tile(np.eye(2), (1000, 1, 1)), Ball(SPD(2), np.eye(2), radius=1.0), epsilon=1.0)
-    >>> round(release.error_quantile(0.95), 4)  # known before the draw: the value is within this with probability 95%
-    0.0126
-    >>> np.array_equal(Release.from_json(release.to_json()).value, release.value)
-    True
-    """
-
-    value: Array
-    privacy: Privacy
-    noise: Mechanism
-    statistic: Statistic
-    n: int | None
-    sensitivity: float
-    tolerance: float
-    numerics: str
-    grid: float | None
-    dataset: str | None = None
-    charge: int | None = None
-    neighbours: str = REPLACE_ONE
-    #: The vector that the value was computed from, where that is not the value itself.
-    vector: Array | None = None
-    version: str = __version__
-
-    @property
-    def manifold(self) -> Manifold:
-        """Where the records are, and the value if it is a point."""
-        place = self.statistic.place
-        return place.manifold if isinstance(place, Ball) else place
-
-    @property
-    def ball(self) -> Ball | None:
-        """The public ball of the records, if there is one."""
-        place = self.statistic.place
-        return place if isinstance(place, Ball) else None
-
-    @property
-    def bound(self) -> Bound | None:
-        """The sensitivity bound of a mean; None for a summary whose sensitivity is the caller's claim."""
-        return self.statistic.bound if isinstance(self.statistic, FrechetMean) else None
-
-    @property
-    def mechanism(self) -> str:
-        return self.noise.name
-
-    @property
-    def scale(self) -> float:
-        return self.noise.scale
-
-    @property
-    def projected(self) -> bool:
-        return self.noise.projected
-
-    @property
-    def cost(self) -> Cost:
-        """What the release spends, in every notion of privacy."""
-        return self.noise.cost
-
-    @property
-    def epsilon(self) -> float | None:
-        """The epsilon that was asked for, if one was."""
-        return self.privacy.parameters().get("epsilon")
-
-    @property
-    def delta(self) -> float | None:
-        """The delta that was asked for, if one was."""
-        return self.privacy.parameters().get("delta")
-
-    @property
-    def rho(self) -> float | None:
-        """The rho that was asked for, if one was."""
-        return self.privacy.parameters().get("rho")
-
-    @property
-    def mu(self) -> float | None:
-        """The mu that was asked for, if one was."""
-        return self.privacy.parameters().get("mu")
-
-    @property
-    def private(self) -> bool:
-        """Whether the noise came from the exact sampler and the operating system's entropy."""
-        return self.numerics == EXACT
-
-    def error_quantile(self, q: float) -> float:
-        """A distance that the true value is within with probability ``q``: from public numbers alone.
-
-        The true value is the mean of the clipped records, or the caller's summary.
-        """
-        return self.noise.error_quantile(q) + self.tolerance
-
-    def expected_error(self) -> float:
-        """A bound on the expected distance to the true value: from public numbers alone."""
-        return self._expected_error
-
-    @cached_property
-    def _expected_error(self) -> float:
-        return self.noise.expected_error() + self.tolerance
-
-    @property
-    def says_nothing(self) -> bool:
-        """Whether the expected error exceeds the radius of the ball, so that its centre would have told as much."""
-        return says_nothing(self.noise, self.statistic.ball)
-
-    def to_json(self) -> str:
-        """The release as JSON text."""
-        ball = self.ball
-        errors = {"expected": self.expected_error(), **{f"{q:g}": self.error_quantile(q) for q in QUANTILES}}
-        cost = {
-            **self.cost.to_dict(),
-            "spends": {name: _finite(getattr(self.cost, name)) for name in ("epsilon", "rho", "mu", "advantage")},
-        }
-        return json.dumps(
-            {
-                "geodp": self.version,
-                "summary": self.statistic.kind,
-                "mechanism": self.mechanism,
-                "private": self.private,
-                "numerics": self.numerics,
-                **self.privacy.parameters(),
-                "notion": self.privacy.words,
-                "cost": cost,
-                "neighbours": self.neighbours,
-                "n": self.n,
-                "manifold": repr(self.manifold),
-                "center": None if ball is None else ball.center.tolist(),
-                "radius": None if ball is None else ball.radius,
-                "bound": self.bound,
-                "sensitivity": self.sensitivity,
-                "tolerance": self.tolerance,
-                "scale": self.scale,
-                "grid": self.grid,
-                "projected": self.projected,
-                "error": errors,
-                "dataset": self.dataset,
-                "charge": self.charge,
-                "value": self.value.tolist(),
-                **({} if self.vector is None else {"vector": self.vector.tolist()}),
-            },
-            indent=2,
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> Release:
-        """The release that :meth:`to_json` stored, now or in an older version, or a ``ValueError`` that names the wrong field."""
-        wrong: str | None = "pass what Release.to_json returned"
-        try:
-            stored: dict[str, Any] = json.loads(text)
-            wrong = _first_invalid(stored)
-            if wrong is None:
-                return _restored(stored)
-        except _InvalidField as reason:
-            wrong = str(reason)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
-            pass
-        # no field is quoted: the text may be anything, such as a file of records
-        raise ValueError(f"this is not the JSON text of a release: {wrong or 'its fields contradict each other'}")
-
-    def __str__(self) -> str:
-        rows = [
-            *self._results(),
-            ("privacy", f"{self.privacy}, {self.privacy.words}; neighbours: {self.neighbours}"),
-            ("cost", f"{self.cost}; advantage at most {self.cost.advantage:.3g}"),
-            *self._errors(),
-            ("manifold", repr(self.manifold)),
-            *_about_ball(self.ball),
-        ]
-        if self.n is not None:
-            rows.append(("records", f"{self.n}"))
-        claimed = isinstance(self.statistic, ClaimedSummary)
-        source = ", as claimed by the caller, not checked" if claimed else f", bound: {self.bound}" if self.bound else ""
-        projected = f"; projected onto the ball: {'yes' if self.projected else 'no'}" if self.statistic.ball else ""
-        rows += [
-            ("mechanism", f"{self.mechanism}, scale {self.scale:.6g}{projected}"),
-            ("sensitivity", f"{self.sensitivity:.6g}{source}; numerical error at most {self.tolerance:.2g}"),
-            (
-                "numerics",
-                f"exact arithmetic, rounded to multiples of {self.grid:.3g}" if self.private else "floating-point simulation",
-            ),
-            ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
-            ("geodp", self.version),
-        ]
-        head = f"PRIVATE {self.statistic.kind.upper()}"
-        head = head if self.private else "SIMULATION - NOT PRIVATE: do not publish this as a private release"
-        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
-
-    def _results(self) -> list[tuple[str, str]]:
-        """What was released, for the receipt."""
-        return [("value", _written(self.value))]
-
-    def _errors(self) -> list[tuple[str, str]]:
-        """How far that may be from the truth, for the receipt."""
-        rows = [
-            ("error", f"within {self.error_quantile(0.95):.3g} of {self.statistic.words} with probability 95%"),
-            ("", f"on average at most {self.expected_error():.3g} away (geodesic distance)"),
-        ]
-        return [*rows, ("", SAYS_NOTHING)] if self.says_nothing else rows
+    ledger: Ledger | None
+    dataset: str | None
+    simulate: np.random.Generator | None
+    unit: Any
+    neighbours: Change
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class CoverageRelease(Release):
-    """Noisy counts: how many records are points of the manifold, and how many are in the ball."""
+class MeanOptions(Options, total=False):
+    """What :func:`private_mean` takes besides."""
 
-    @property
-    def valid(self) -> int:
-        """About how many records are points of the manifold."""
-        return self._count(0)
-
-    @property
-    def inside(self) -> int:
-        """About how many records are points in the ball."""
-        return self._count(1)
-
-    def _count(self, i: int) -> int:
-        # a count is known to be between 0 and n: what noise makes of it beyond that is cut off
-        return int(np.clip(np.round(self.value[i]), 0, self.n))
-
-    def _results(self) -> list[tuple[str, str]]:
-        return [
-            ("valid", f"about {self.valid} of {self.n} records are points of {self.manifold}"),
-            ("inside", f"about {self.inside} are in the ball"),
-        ]
-
-    def _errors(self) -> list[tuple[str, str]]:
-        return [("error", f"both within {self.error_quantile(0.95):.3g} of the true counts with probability 95%")]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class ProjectedRelease(Release):
-    """A projected mean: the point next to a noisy mean vector, with an error that the vector itself tells."""
-
-    def error_quantile(self, q: float) -> float:
-        """A geodesic distance that the projected mean of the records is within with probability ``q``.
-
-        Noise moved the mean vector by no more than a quantile of its length, so the true vector is that close to the released
-        one: :meth:`geodp.statistics.embedding.Embedding.turn` says how far apart their nearest points can be. At most the
-        diameter of the space, which says nothing.
-        """
-        assert isinstance(self.statistic, ProjectedMean)
-        assert self.vector is not None
-        reach = self.noise.error_quantile(q) + self.tolerance
-        return min(self.statistic.embedding.turn(self.vector, reach), self.manifold.diameter)
-
-    def expected_error(self) -> float:
-        """The mean of :meth:`error_quantile` over all probabilities: a bound on the expected distance."""
-        levels = (np.arange(64) + 0.5) / 64.0
-        return float(np.mean([self.error_quantile(float(q)) for q in levels]))
-
-    @property
-    def says_nothing(self) -> bool:
-        """Whether noise of a size that is not rare can have turned the mean anywhere."""
-        return self.error_quantile(0.95) >= self.manifold.diameter
-
-    def _errors(self) -> list[tuple[str, str]]:
-        if self.says_nothing:
-            return [("error", "this release cannot tell any direction: the records point everywhere, or are too few")]
-        return super()._errors()
-
-
-SAYS_NOTHING = "this release says nothing about the data: its expected error exceeds the radius of the ball"
-
-
-def says_nothing(noise: Mechanism, ball: Ball | None) -> bool:
-    """Whether a release with this noise would tell no more than the public centre of the ball."""
-    return ball is not None and noise.expected_error() > ball.radius
-
-
-def _written(point: Array) -> str:
-    # all of it, however long: on a screen there may be no other copy
-    every = point.size + 1
-    return np.array2string(point, precision=6, suppress_small=True, separator=", ", prefix=" " * 14, threshold=every)
-
-
-def _about_ball(ball: Ball | None) -> list[tuple[str, str]]:
-    if ball is None:
-        return []
-    origin = " (the origin)" if np.array_equal(ball.center, ball.manifold.origin) else ""
-    center = np.array2string(ball.center, precision=6, suppress_small=True, separator=", ", prefix=" " * 14)
-    return [("radius", f"{ball.radius:g}, of the public ball"), ("center", f"{center}{origin}")]
+    mechanism: MechanismName
+    law: Family | None
+    bound: Bound
+    project: bool | None
+    coverage: float
+    progress: Progress | None
 
 
 # ---------------------------------------------------------------------- releasing
+
+
+@overload
+def private_mean(
+    x: Any,
+    ball: Ball,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    **options: Unpack[MeanOptions],
+) -> Release: ...
+
+
+@overload
+def private_mean(
+    x: Any,
+    ball: Ball,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    by: Any,
+    groups: Any = None,
+    labels: Labels = "public",
+    **options: Unpack[MeanOptions],
+) -> GroupedRelease: ...
 
 
 def private_mean(
@@ -354,16 +136,20 @@ def private_mean(
     mechanism: MechanismName = "auto",
     law: Family | None = None,
     bound: Bound = "sharp",
+    coverage: float = 0.0,
     ledger: Ledger | None = None,
     dataset: str | None = None,
     project: bool | None = None,
     simulate: np.random.Generator | None = None,
     progress: Progress | None = None,
-) -> Release:
+    **who: Unpack[Who],
+) -> Release | GroupedRelease:
     r"""The Fréchet mean of records in a public ball, released with differential privacy.
 
     *Public*: the manifold, the ball, the number of records, the privacy and all other arguments. *Private*: the values of the
-    records. *Neighbours*: data sets of the same size that differ by replacing one record.
+    records. *Neighbours*: data sets of the same size that differ by replacing one record. ``who`` may say otherwise: that a
+    person has several records, that their number is private too, that they are in groups. See :mod:`geodp.release` for the
+    proofs.
 
     Every record is clipped into the ball by itself (what is no point of the manifold becomes its centre); the mean of the
     clipped records is computed to a public tolerance; noise hides it. How far one record can move the mean:
@@ -386,6 +172,9 @@ def private_mean(
         expected error; :func:`geodp.plan` shows them side by side.
     bound
         The sensitivity bound, see :func:`geodp.sensitivity`.
+    coverage
+        A part of the privacy, such as 0.05, to spend on noisy counts of the records that are valid and in the ball
+        (:func:`private_coverage`). Without it nothing is known about them.
     ledger, dataset
         A budget to charge. What is left is looked at before any long work. The charge is made after the mean
         and before the draw: a crash in between loses budget, never privacy. If the ledger cannot keep the receipt after that,
@@ -398,6 +187,9 @@ def private_mean(
         A generator for fast seeded floating-point draws, for studies. The result is then NOT PRIVATE.
     progress
         As for :func:`geodp.frechet_mean`; what it is told about passes depends on the data and must not be published.
+    who
+        ``unit``, ``neighbours``, ``by``, ``groups`` and ``labels``, as for :class:`geodp.Dataset`; or give a data set for ``x``.
+        With ``by`` the result is a :class:`geodp.GroupedRelease`: a mapping from the names of the groups to their releases.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere
@@ -411,14 +203,11 @@ def private_mean(
     """
     checked_ball(ball)
     privacy = privacy_of(epsilon, delta, rho, mu)
-    account = Account.of(ledger, dataset, simulate)
+    data = Dataset.of(x, who)
     _check_options(project, simulate)
-    refuse_mask(x, "x")
-    statistic = FrechetMean(ball, bound)
-    account.check_open()
-    x = discreet(x, ball.manifold)
-    measurement = Measurement(statistic, count_records(x, ball.manifold), privacy, mechanism, law, _flag(project))
-    return _release(measurement, lambda: statistic.compute(x, measurement.n, progress), account, simulate)
+    statistic = FrechetMean(ball, bound, persons=data.unit is not None)
+    order = Order(statistic, privacy, mechanism, law, _flag(project), checked_share(coverage))
+    return released(order, data, ledger, dataset, simulate, progress)
 
 
 def private_summary(
@@ -481,12 +270,41 @@ def private_summary(
     statistic = ClaimedSummary(manifold, claim, _summary_ball(manifold, base, radius))
     if not is_line(neighbours):
         raise ValueError("neighbours must be a line of text that says who they are")
-    measurement = Measurement(statistic, 1, privacy, mechanism, law, neighbours=neighbours)
+    order = Order(statistic, privacy, mechanism, law, neighbours=neighbours)
+    noise = order.measurement(1).noise
     refuse_mask(value, "the value")
     array = _one_array(value, manifold)
-    point = computed(lambda: _one_point(array, statistic, measurement.noise))
+    point = computed(lambda: _one_point(array, statistic, noise))
     account.check_open()
-    return _release(measurement, lambda: point, account, simulate)
+    return _one_release(_Job(order, None, simulate, true=point), account)
+
+
+@overload
+def private_coverage(
+    x: Any,
+    ball: Ball,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    **options: Unpack[Options],
+) -> CoverageRelease: ...
+
+
+@overload
+def private_coverage(
+    x: Any,
+    ball: Ball,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    by: Any,
+    groups: Any = None,
+    labels: Labels = "public",
+    **options: Unpack[Options],
+) -> GroupedRelease: ...
 
 
 def private_coverage(
@@ -500,7 +318,8 @@ def private_coverage(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     simulate: np.random.Generator | None = None,
-) -> CoverageRelease:
+    **who: Unpack[Who],
+) -> Release | GroupedRelease:
     r"""How many records are valid, and how many are in the ball: noisy counts, released with differential privacy.
 
     *Public*: the ball, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same size that
@@ -520,9 +339,36 @@ def private_coverage(
     (True, True)
     """
     checked_ball(ball)
-    release = _released_counts(Coverage(ball), x, privacy_of(epsilon, delta, rho, mu), ledger, dataset, simulate)
-    assert isinstance(release, CoverageRelease)
-    return release
+    order = Order(Coverage(ball), privacy_of(epsilon, delta, rho, mu))
+    return released(order, Dataset.of(x, who), ledger, dataset, simulate)
+
+
+@overload
+def private_projected_mean(
+    x: Any,
+    manifold: Manifold,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    **options: Unpack[Options],
+) -> ProjectedRelease: ...
+
+
+@overload
+def private_projected_mean(
+    x: Any,
+    manifold: Manifold,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    by: Any,
+    groups: Any = None,
+    labels: Labels = "public",
+    **options: Unpack[Options],
+) -> GroupedRelease: ...
 
 
 def private_projected_mean(
@@ -536,7 +382,8 @@ def private_projected_mean(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     simulate: np.random.Generator | None = None,
-) -> ProjectedRelease:
+    **who: Unpack[Who],
+) -> Release | GroupedRelease:
     r"""Where records on a compact space point on average: no ball is needed, and they may be anywhere.
 
     *Public*: the manifold, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same
@@ -559,24 +406,8 @@ def private_projected_mean(
         raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
     statistic = ProjectedMean(manifold)
     assert statistic.embedding  # or a sentence why there is none
-    release = _released_counts(statistic, x, privacy_of(epsilon, delta, rho, mu), ledger, dataset, simulate)
-    assert isinstance(release, ProjectedRelease)
-    return release
-
-
-def _released_counts(
-    statistic: Coverage | ProjectedMean, x: Any, privacy: Privacy, ledger: Any, dataset: Any, simulate: Any
-) -> Release:
-    """A release of a statistic that is a sum over records."""
-    account = Account.of(ledger, dataset, simulate)
-    _check_options(None, simulate)
-    refuse_mask(x, "x")
-    account.check_open()
-    place = statistic.place
-    manifold = place.manifold if isinstance(place, Ball) else place
-    x = discreet(x, manifold)
-    measurement = Measurement(statistic, count_records(x, manifold), privacy)
-    return _release(measurement, lambda: statistic.compute(x, measurement.n), account, simulate)
+    order = Order(statistic, privacy_of(epsilon, delta, rho, mu))
+    return released(order, Dataset.of(x, who), ledger, dataset, simulate)
 
 
 def _summary_ball(manifold: Manifold, base: ArrayLike | None, radius: float | None) -> Ball | None:
@@ -669,39 +500,258 @@ class Account(NamedTuple):
                 warnings.warn(
                     f"charge {charge} is entered and the release is made, but its receipt could not be kept in the ledger "
                     f"({why}). Do not release again: store this one with ledger.attach(release.charge, release.to_json())",
-                    stacklevel=4,
+                    stacklevel=_callers_level(),
                 )
 
 
-def _release(
-    measurement: Measurement, compute: Callable[[], Array], account: Account, simulate: np.random.Generator | None
-) -> Release:
-    """Check the budget, compute, charge, draw, write the receipt."""
-    noise = measurement.noise
-    account.check(noise.cost, measurement.privacy, measurement.neighbours)
-    true = computed(compute)
-    statistic = measurement.statistic
-    what = f"{statistic.kind} on {statistic.place if isinstance(statistic.place, Manifold) else statistic.place.manifold}"
-    charge = account.charge(noise.cost, measurement.privacy, what, measurement.neighbours)
-    value, grid = computed(lambda: _drawn(noise, true, simulate), said=())
-    projected = isinstance(statistic, ProjectedMean)
-    release = _RELEASES[statistic.kind](
-        value=statistic.embedding.nearest(value) if isinstance(statistic, ProjectedMean) else value,
-        vector=value if projected else None,
-        privacy=measurement.privacy,
-        noise=noise,
-        statistic=statistic,
-        n=None if isinstance(statistic, ClaimedSummary) else measurement.n,
-        sensitivity=measurement.sensitivity,
-        tolerance=measurement.tolerance,
-        numerics=EXACT if simulate is None else SIMULATED,
-        grid=grid,
-        dataset=account.dataset,
-        charge=charge,
-        neighbours=measurement.neighbours,
-    )
+def _callers_level() -> int:
+    """How many calls up the code is that is not of this package: a warning is about that."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "geodp":
+        level, frame = level + 1, frame.f_back
+    return level - 1
+
+
+# ---------------------------------------------------------------------- the path
+
+
+class Computable(Statistic, Protocol):
+    """A statistic that can be computed from the members of a data set."""
+
+    def compute(self, x: Any, n: int) -> Array:
+        """Its value for exactly ``n`` of them; what is private never shows but in that value."""
+
+
+@final
+@dataclass(frozen=True)
+class Order:
+    """What is asked of a data set: everything but its records, and all of it public."""
+
+    statistic: Statistic
+    privacy: Privacy
+    mechanism: MechanismName = "auto"
+    law: Family | None = None
+    project: bool | None = None
+    coverage: float = 0.0
+    #: Whether the number of records is private, so that a noisy count takes its place.
+    counted: bool = False
+    unit: Unit = "record"
+    neighbours: str = REPLACE_ONE
+
+    @property
+    def manifold(self) -> Manifold:
+        place = self.statistic.place
+        return place.manifold if isinstance(place, Ball) else place
+
+    @property
+    def own(self) -> Privacy:
+        """The part of the privacy that the statistic itself has."""
+        return parts_of(self.privacy, self.counted, self.coverage)[1]
+
+    @cached_property
+    def count(self) -> Order | None:
+        """The noisy count, if there is one."""
+        parts = parts_of(self.privacy, self.counted, self.coverage)[0]
+        return replace(self._part(Count(), parts[0])) if self.counted else None
+
+    @cached_property
+    def cover(self) -> Order | None:
+        """The coverage, if it was asked for."""
+        parts = parts_of(self.privacy, self.counted, self.coverage)[0]
+        ball = self.statistic.ball
+        return self._part(Coverage(ball), parts[-1]) if self.coverage and ball is not None else None
+
+    def _part(self, statistic: Statistic, privacy: Privacy) -> Order:
+        return Order(statistic, privacy, unit=self.unit, neighbours=self.neighbours)
+
+    def measurement(self, n: int) -> Measurement:
+        # of many groups, many have the same number of members
+        if n not in self._made:
+            options = self.mechanism, self.law, self.project, self.neighbours
+            self._made[n] = Measurement(self.statistic, n, self.own, *options)
+        return self._made[n]
+
+    @cached_property
+    def _made(self) -> dict[int, Measurement]:
+        return {}
+
+    def cost(self, n: int) -> Cost:
+        """What a release about ``n`` members costs; where ``n`` is private, what it costs whatever that is."""
+        own = cost_of(self.own) if self.counted else self.measurement(n).noise.cost
+        parts = [part.cost(1) for part in (self.count, self.cover) if part is not None]
+        return compose([*parts, own]) if parts else own
+
+    def least(self) -> int:
+        """The smallest number of members for which there is noise: it may need more than one on spaces that are compact."""
+        least = 1
+        while True:
+            try:
+                assert self.measurement(least).noise
+                return least
+            except ValueError:
+                least *= 2
+                if least > 1 << 40:
+                    raise
+
+
+class _Job:
+    """A release on its way: an order and its members, first computed and then drawn, with the charge in between."""
+
+    def __init__(
+        self,
+        order: Order,
+        members: Members | None,
+        simulate: np.random.Generator | None,
+        progress: Progress | None = None,
+        true: Array | None = None,
+    ) -> None:
+        self.order, self.members, self.simulate, self.progress = order, members, simulate, progress
+        self.n = 1 if members is None else members.count
+        self.true = true
+        self._count: Release | None = None
+        self._least = order.least() if order.counted else 1  # or a sentence, before anything is charged
+
+    @cached_property
+    def cost(self) -> Cost:
+        return self.order.cost(self._used)
+
+    @property
+    def _used(self) -> int:
+        return self.n if self.members is None else self.members.count
+
+    def resize(self) -> None:
+        """Draw how many members to use; drop some at random, or add some that are no points."""
+        order, members = self.order, self.members
+        assert members is not None
+        assert order.count is not None
+        self._count = self._drawn(order.count, np.array([float(members.count)]), n=None)
+        self.n = used(self._count.noise, self._count.value, self._least)
+        chance = secrets.SystemRandom() if self.simulate is None else Random(int(self.simulate.integers(2**63)))
+        self.members = members.resized(self.n, chance)
+
+    def compute(self, order: Order) -> Array:
+        """What noise is to hide."""
+        statistic: Any = order.statistic
+        members = self.members
+        assert members is not None
+        more = (self.progress,) if isinstance(statistic, FrechetMean) else ()
+        return computed(lambda: statistic.compute(members.source, members.count, *more))
+
+    def draw(self, account: Account, charge: int | None) -> Release:
+        order, cover = self.order, None
+        if order.cover is not None:
+            cover = self._drawn(order.cover, self.compute(order.cover))
+        named = {"dataset": account.dataset, "charge": charge, "count": self._count}
+        return self._drawn(order, self.true, **named, coverage=cover, coverage_share=order.coverage)
+
+    def _drawn(self, order: Order, true: Array | None, **more: Any) -> Release:
+        measurement = order.measurement(max(1, self._used))
+        noise, simulate = measurement.noise, self.simulate
+        assert true is not None
+        value, grid = computed(lambda: _drawn(noise, true, simulate), said=())
+        kind = KINDS[order.statistic.kind]
+        named = {"n": None if self.members is None else self.n, **more}
+        return kind.release(
+            value=value if kind.value is None else kind.value(order.statistic, value),
+            vector=None if kind.value is None else value,
+            privacy=order.privacy,
+            noise=noise,
+            statistic=order.statistic,
+            sensitivity=measurement.sensitivity,
+            tolerance=measurement.tolerance,
+            numerics=EXACT if simulate is None else SIMULATED,
+            grid=grid,
+            neighbours=order.neighbours,
+            unit=order.unit,
+            **named,
+        )
+
+
+def released(order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: Any, progress: Progress | None = None) -> Any:
+    """The release of what was ordered, or one for each group."""
+    account = Account.of(ledger, dataset, simulate)
+    _check_options(None, simulate)
+    account.check_open()
+    members = data.open(order.manifold)
+    unit: Unit = "record" if data.unit is None else "person"
+    counted = data.neighbours == "add-remove"
+    order = replace(order, unit=unit, counted=counted, neighbours=change_one(unit) if counted else replace_one(unit))
+    if data.by is None:
+        return _one_release(_Job(order, members, simulate, progress), account)
+    whole = order
+    if data.labels == "private":
+        # a record that changes its group leaves one and enters another: two releases of which each protects that
+        share = order.privacy if counted else halves(order.privacy)
+        order = replace(order, privacy=share, counted=True, neighbours=add_or_remove_one(unit))
+        whole = replace(whole, neighbours=add_or_remove_one(unit)) if counted else whole
+    groups = members.groups()
+    jobs: dict[Any, _Job] = {name: _Job(order, members.select(keep), simulate) for name, keep in groups.items()}
+    for job in jobs.values():
+        if job.n == 0 and not order.counted:
+            # a public group without records: its release says nothing, and everyone may know
+            job.members = members.select(np.arange(0), 1)
+    return _group_releases(jobs, whole, account)
+
+
+def _one_release(job: _Job, account: Account) -> Release:
+    order = job.order
+    charge, (release,) = _releases([job], job.cost, order, f"{order.statistic.kind} on {order.manifold}", account)
     account.attach(charge, release.to_json)
     return release
+
+
+def _group_releases(jobs: dict[Name, _Job], whole: Order, account: Account) -> GroupedRelease:
+    first = next(iter(jobs.values())).order
+    cost = cost_of_groups([job.cost for job in jobs.values()], whole.privacy, first.privacy != whole.privacy)
+    what = f"{whole.statistic.kind} on {whole.manifold} of {len(jobs)} groups"
+    charge, releases = _releases(list(jobs.values()), cost, whole, what, account)
+    named = dict(zip(jobs, releases, strict=True))
+    release = GroupedRelease(named, whole.privacy, whole.neighbours, account.dataset, charge)
+    account.attach(charge, release.to_json)
+    return release
+
+
+def _releases(jobs: list[_Job], cost: Cost, whole: Order, what: str, account: Account) -> tuple[int | None, list[Release]]:
+    """Check the budget, compute, charge, draw. Where the numbers of members are drawn, all the rest comes after that."""
+    account.check(cost, whole.privacy, whole.neighbours)
+    counted = jobs[0].order.counted
+    if not counted:
+        _compute(jobs)
+    charge = account.charge(cost, whole.privacy, what, whole.neighbours)
+    if counted:
+        for job in jobs:
+            job.resize()
+        _compute(jobs)
+    return charge, [job.draw(account, charge) for job in jobs]
+
+
+def _compute(jobs: list[_Job]) -> None:
+    """What noise is to hide, for every job; means of many groups together, which is much faster than one by one."""
+    statistic = jobs[0].order.statistic
+    arrays = [job.members.source for job in jobs if job.members is not None]
+    if len(jobs) > 1 and isinstance(statistic, FrechetMean) and all(isinstance(array, np.ndarray) for array in arrays):
+        points = computed(lambda: statistic.compute_each(arrays))
+        for job, point in zip(jobs, points, strict=True):
+            job.true = point
+        return
+    for job in jobs:
+        if job.true is None:
+            job.true = job.compute(job.order)
+
+
+def used(noise: Mechanism, count: Array, least: int) -> int:
+    """How many members to use after a noisy count: with a margin, so that members are dropped rather than added.
+
+    One that is added is no point, counts as the centre of the ball and would pull the mean towards it.
+    """
+    return max(least, math.floor(float(count[0]) - noise.error_quantile(0.9)))
+
+
+def checked_share(share: Any) -> float:
+    value = real_number(share, "the part of the privacy for coverage")
+    if not 0.0 <= value <= 0.5:
+        raise ValueError(f"the part of the privacy for coverage must be from 0 to 0.5 but is {value:g}: 0.05 is usual")
+    return value
 
 
 def _drawn(noise: Mechanism, true: Array, simulate: np.random.Generator | None) -> tuple[Array, float | None]:
@@ -737,179 +787,3 @@ def _check_options(project: Any, simulate: Any) -> None:
 
 def _flag(project: Any) -> bool | None:
     return None if project is None else bool(project)
-
-
-# ---------------------------------------------------------------------- reading receipts
-
-#: The kinds of releases, by the names of their statistics.
-_RELEASES: dict[str, type[Release]] = {
-    FrechetMean.kind: Release,
-    ClaimedSummary.kind: Release,
-    Coverage.kind: CoverageRelease,
-    ProjectedMean.kind: ProjectedRelease,
-}
-
-
-class _InvalidField(ValueError):
-    """A field that does not go with the others; the sentence quotes nothing but the manifold."""
-
-
-class _Requirement(NamedTuple):
-    """What a field of a stored release must be, in words and as a test."""
-
-    words: str
-    met: Callable[[Any], bool]
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**63
-
-
-def _is_positive(value: Any) -> bool:
-    # not a number compares false, and neither infinity nor a whole number past the floats is at most the largest float
-    return isinstance(value, float | int) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
-
-
-def _or_null(requirement: _Requirement) -> _Requirement:
-    return _Requirement(f"{requirement.words}, or null", lambda value: value is None or requirement.met(value))
-
-
-_POSITIVE = _Requirement("a positive and finite number", _is_positive)
-_LINE = _Requirement("a line of text", is_line)
-_WHOLE = _Requirement("a whole number from 1 to 2^63", _is_whole)
-_MECHANISMS = {
-    f"{mechanism.adjective} {family.capitalize()}": (mechanism, family)
-    for mechanism in (IntrinsicMechanism, TangentMechanism)
-    for family in get_args(Family)
-}
-
-#: What a stored release must hold besides its value and its ball, each by itself.
-_STORED: dict[str, _Requirement] = {
-    **dict.fromkeys(("sensitivity", "scale"), _POSITIVE),
-    **dict.fromkeys(("neighbours", "geodp", "manifold"), _LINE),
-    **dict.fromkeys(("epsilon", "delta", "rho", "mu", "radius"), _or_null(_POSITIVE)),
-    "tolerance": _Requirement("a number from 0 on", lambda value: _is_positive(value) or (value == 0 and value is not False)),
-    "mechanism": _Requirement(f"one of {', '.join(_MECHANISMS)}", lambda value: isinstance(value, str) and value in _MECHANISMS),
-    "summary": _Requirement(f"one of {', '.join(_RELEASES)}", lambda value: value in _RELEASES),
-    "bound": _or_null(_Requirement(f"one of {', '.join(get_args(Bound))}", lambda value: value in get_args(Bound))),
-    "numerics": _Requirement(f"{EXACT} or {SIMULATED}", lambda value: value in (EXACT, SIMULATED)),
-    "n": _or_null(_WHOLE),
-    "projected": _Requirement("true or false", lambda value: isinstance(value, bool)),
-    "dataset": _or_null(_LINE),
-    "charge": _or_null(_WHOLE),
-}
-
-#: What receipts of earlier versions did not say, because there was no choice.
-_BEFORE: dict[str, Any] = {"summary": "mean", "delta": None, "rho": None, "mu": None}
-
-
-def _first_invalid(stored: dict[str, Any]) -> str | None:
-    """A sentence about the first invalid field, or None."""
-    for name, default in _BEFORE.items():
-        stored.setdefault(name, default)
-    stored.setdefault("epsilon", None)
-    for name, (words, met) in _STORED.items():
-        if not met(stored[name]):
-            return f"its {name} must be {words}"
-    private = stored["numerics"] == EXACT
-    if stored["private"] is not private:
-        return f"its private must be true if its numerics are {EXACT} and false otherwise"
-    if not (_is_positive(stored["grid"]) if private else stored["grid"] is None):
-        return f"its grid must be {_POSITIVE.words} if its numerics are {EXACT} and null otherwise"
-    if (stored["dataset"] is None) != (stored["charge"] is None):
-        return "its dataset and its charge go together"
-    if stored["summary"] == FrechetMean.kind and None in (stored["n"], stored["bound"], stored["radius"]):
-        return "its n, its bound and its radius belong to a mean"
-    if stored["summary"] == Coverage.kind and None in (stored["n"], stored["radius"]):
-        return "its n and its radius belong to a coverage"
-    return None
-
-
-def _restored(stored: dict[str, Any]) -> Release:
-    manifold = parse_manifold(stored["manifold"])
-    privacy = privacy_of(*(stored[name] for name in ("epsilon", "delta", "rho", "mu")))
-    ball = None if stored["radius"] is None else Ball(manifold, stored["center"], stored["radius"])
-    statistic = _stored_statistic(stored, manifold, ball)
-    value = _stored_point(stored["value"], Euclidean(2) if isinstance(statistic, Coverage) else manifold)
-    vector = _stored_point(stored["vector"], statistic.codomain) if isinstance(statistic, ProjectedMean) else None
-    kind, family = _MECHANISMS[stored["mechanism"]]
-    cost = _stored_cost(stored)
-    noise: Mechanism
-    if kind is TangentMechanism:
-        assert ball is not None
-        noise = TangentMechanism(stored["scale"], family, cost, ball, stored["projected"])
-    else:
-        noise = IntrinsicMechanism(stored["scale"], family, cost, statistic.codomain, statistic.ball, stored["projected"])
-        _check_law(noise)
-    _check_consistent(stored, statistic, privacy, noise)
-    return _RELEASES[stored["summary"]](
-        value=value,
-        vector=vector,
-        privacy=privacy,
-        noise=noise,
-        statistic=statistic,
-        version=stored["geodp"],
-        **{
-            name: stored[name]
-            for name in ("n", "sensitivity", "tolerance", "numerics", "grid", "dataset", "charge", "neighbours")
-        },
-    )
-
-
-def _stored_statistic(stored: dict[str, Any], manifold: Manifold, ball: Ball | None) -> Statistic:
-    match stored["summary"]:
-        case ClaimedSummary.kind:
-            return ClaimedSummary(manifold, stored["sensitivity"], ball)
-        case ProjectedMean.kind:
-            return ProjectedMean(manifold)
-    assert ball is not None
-    return Coverage(ball) if stored["summary"] == Coverage.kind else FrechetMean(ball, stored["bound"])
-
-
-def _check_consistent(stored: dict[str, Any], statistic: Statistic, privacy: Privacy, noise: Mechanism) -> None:
-    """Compare what is stored with what follows from the rest: the sensitivity, the cost of the noise, and the privacy."""
-    apart, ball = stored["sensitivity"] + 2.0 * stored["tolerance"], statistic.ball
-    if isinstance(noise, TangentMechanism):
-        assert ball is not None
-        apart = min(stretch_of_log(ball) * apart, 2.0 * ball.radius)
-        true = tangent_cost(noise.manifold.dim, noise.family, apart / noise.scale)
-    else:
-        true = intrinsic_cost(noise.manifold, noise.family, apart / noise.scale)
-    stated = noise.cost if isinstance(noise.cost, type(true)) else PureCost(noise.cost.epsilon)
-    # the numbers of a receipt are rounded to floats, and tolerances were other ones in other versions
-    enough = statistic.sensitivity(stored["n"] or 1) * (1.0 - 1e-9) <= stored["sensitivity"]
-    if not (
-        enough
-        and stated.meets(privacy)
-        and true.rho <= stated.rho * (1.0 + 1e-6)
-        and true.epsilon <= stated.epsilon * (1.0 + 1e-6)
-    ):
-        raise ValueError("the cost, the noise and the sensitivity contradict each other")
-
-
-def _stored_point(stored: Any, manifold: Manifold) -> Array:
-    try:
-        value = manifold.read_points(stored, "the value")
-    except (TypeError, ValueError):
-        value = None
-    if value is None or value.shape != manifold.point_shape:
-        raise _InvalidField(f"its value must be a point of {manifold}")
-    return value
-
-
-def _check_law(noise: IntrinsicMechanism) -> None:
-    try:
-        assert noise.law  # which exists only for some scales
-    except ValueError:
-        raise _InvalidField(f"there is no noise of its scale on {noise.manifold}") from None
-
-
-def _stored_cost(stored: dict[str, Any]) -> Cost:
-    if "cost" not in stored:
-        return PureCost(float(stored["epsilon"]))
-    return cost_from_dict({name: value for name, value in stored["cost"].items() if name != "spends"})
-
-
-def _finite(value: float) -> float | None:
-    """Infinity has no place in JSON: null says that there is no such bound."""
-    return value if math.isfinite(value) else None

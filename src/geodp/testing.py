@@ -25,19 +25,23 @@ largest and lowest curvature             a search for the plane of the most curv
 injectivity radius, diameter, cut locus  a search for the geodesic that is shortest for the shortest and the longest time
 volume density, its bound                differences of ``exp``
 volume entropy                           the growth of the density along geodesics
-rounding of ``log``                      what the last bits of its arguments do to it: a bound that covers less is wrong
+rounding of ``log``                      hundreds of digits from the exact sampler's chart; the last bits of its arguments
 requirements                             random arrays, points of the wrong size, projections of anything
+diameter of the embedding                a search for the pair of points that are farthest apart in it
 isometries                               distances, and geodesic symmetries (Cartan)
 exact sampler                            ``exp``, ``dist`` and differences of ``exp``; an importance sampler of its own
 =======================================  ==========================================================================
 
-A rounding bound is an inequality with room to spare: one that is too small by less than that room is not noticed.
+A rounding bound is an inequality with room to spare, and one that is too small by less than that room is not noticed. Of those of
+the library a two-thousandth is noticed everywhere and a hundredth on many manifolds; an error of ``log`` itself, wherever it
+exceeds the bound. Without an exact sampler ``log`` has no oracle but its last bits, and only a hundred-thousandth is noticed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,7 +49,10 @@ from numpy.typing import ArrayLike
 import geodp
 from geodp import manifolds
 from geodp.inputs import Array
-from geodp.manifolds import Manifold
+from geodp.manifolds import Embedding, Manifold
+
+if TYPE_CHECKING:
+    from flint import arb
 
 #: What "equal" means for numbers of order one.
 CLOSE = 2e-11
@@ -525,6 +532,77 @@ def log_rounding_covers_the_last_bits_of_its_arguments(manifold: Manifold) -> No
     _true(most <= bound, f"log_rounding_in_ball is {bound:.3g}, but last bits change log(p, q) by {most:.3g} in the ball")
 
 
+def log_rounding_covers_the_error_of_log(manifold: Manifold) -> None:
+    """Logarithms in floats, held against exact ones: what :meth:`Manifold.exact_chart` takes to the chart of ``q``."""
+    if not _has_exact_sampler(manifold):
+        return
+    rng, count = _rng(manifold), manifold.dim + 4
+    for reach, spread in ((0.1, 1.0), (0.45, 1.0), (0.9, 1.0), (0.1, 3.0)):
+        p = random_points(manifold, 1, rng, spread)[0]
+        q = manifold.exp(p, random_tangents(manifold, np.stack([p] * count), rng, reach * min(manifold.injectivity_radius, 6.0)))
+        bounds = [manifold.log_rounding(p, float(length)) for length in np.asarray(manifold.dist(p, q))]
+        error, bound = _error_of_logs(manifold, p, q), math.hypot(*bounds)
+        _true(error <= bound, f"log_rounding is {bound / math.sqrt(count):.3g} and log errs by {error / math.sqrt(count):.3g}")
+    for radius in (0.05, 0.2, 0.45):
+        radius *= min(manifold.injectivity_radius, 4.0)
+        p, q = random_points(manifold, 1, rng, radius)[0], random_points(manifold, count, rng, radius)
+        error, bound = _error_of_logs(manifold, p, q) / math.sqrt(count), manifold.log_rounding_in_ball(manifold.origin, radius)
+        _true(error <= bound, f"log_rounding_in_ball is {bound:.3g}, but log errs by {error:.3g} in the ball")
+
+
+def _error_of_logs(manifold: Manifold, p: Array, q: Array) -> float:
+    """The root of the sum of the squared errors of the logarithms of all ``q`` at ``p``, or less.
+
+    The frame of the exact sampler may be turned against that of ``raw_tangent``: the turn with the smallest errors is taken.
+    """
+    from flint import arb, arb_mat
+
+    from geodp.arithmetic.intervals import working_precision
+
+    found = manifold.raw_coordinates(p, manifold.raw_log(p, q))
+    axes = np.linalg.qr(_rng(manifold).normal(size=(manifold.dim, manifold.dim)))[0]
+    step = 0.1 * min(1.0, manifold.injectivity_radius)
+    with working_precision(400):
+        ends = [manifold.exact_chart(p, _exact(step * axis)) for axis in axes]
+        points = np.stack([manifold.from_chart(np.array([float(x) for x in end])) for end in ends])
+        turn = manifold.raw_coordinates(p, manifold.raw_log(p, points)).T @ axes / step
+        exact = arb_mat([_exact_log(manifold, p, end, start) for end, start in zip(q, found @ turn, strict=True)])
+        floats = arb_mat(found.tolist())
+        best = exact.transpose() * floats
+        for _ in range(40):  # to its orthogonal polar factor (Higham)
+            best = arb_mat([[x.mid() for x in row] for row in ((best + best.inv().transpose()) / arb(2)).tolist()])
+        return math.sqrt(sum(float(x) ** 2 for x in (floats - exact * best).entries()))
+
+
+def _exact(x: Array) -> list[arb]:
+    from flint import arb
+
+    return [arb(float(entry)) for entry in x]
+
+
+def _exact_log(manifold: Manifold, p: Array, q: Array, start: Array) -> list[arb]:
+    """The velocity whose exact chart at ``p`` is that of ``q``: three steps of Newton's method from the one in floats."""
+    from flint import arb
+
+    target = manifold.exact_chart(q, _exact(np.full(manifold.dim, 1e-100)))  # of q itself; some divide by the length
+    v, small = _exact(start), arb(2) ** -100
+
+    def missing(v: list[arb]) -> list[arb]:
+        return [b - a for a, b in zip(manifold.exact_chart(p, v), target, strict=True)]
+
+    here = missing(v)
+    beside = [missing([x + small if i == j else x for j, x in enumerate(v)]) for i in range(manifold.dim)]
+    slopes = np.array([[float((a - b) / small) for a, b in zip(here, there, strict=True)] for there in beside])
+    for _ in range(3):
+        steps = np.linalg.pinv(slopes.T) @ np.array([float(x) for x in here])
+        v = [x.mid() + float(dx) for x, dx in zip(v, steps, strict=True)]
+        here = missing(v)
+    _small(
+        [float(x) for x in here], 1e-25 * (1.0 + float(np.abs(slopes).max())), "what exact_chart at log(p, q) is off that of q"
+    )
+    return [x.mid() for x in v]
+
+
 def _flipped(manifold: Manifold, x: Array, enlarged: float, rng: np.random.Generator) -> Array:
     """Points whose entries differ by half a unit in the last place of the largest, times ``enlarged``."""
     size = np.abs(x).max(axis=tuple(range(1, x.ndim)), keepdims=True)
@@ -562,6 +640,80 @@ def requirements_accept_points_and_nothing_else(manifold: Manifold) -> None:
         known = np.isfinite(log).all(axis=tuple(range(1, x.ndim)))  # not where the origin is in its cut locus
         _true(known.mean() > 0.5, "an array is taken for a point, but has no logarithm")
         _true((back[known] < 1e-4 * (1.0 + distance[known])).all(), "an array is taken for a point that its logarithm misses")
+
+
+# ---------------------------------------------------------------------- the embedding
+
+
+def the_embedding_has_the_diameter_and_the_nearest_points_it_says(manifold: Manifold) -> None:
+    """Vectors of points keep their distances under isometries and do not depend on how a point is written.
+
+    Their diameter is held against a search for the farthest point from the origin, nearest points against a search for nearer
+    ones, and the bound on how far these turn against a search for the shift of the vector that turns it most.
+    """
+    embedding = manifold.embedding
+    if embedding is None:
+        return
+    rng, origin = _rng(manifold), manifold.origin
+    x, y = random_points(manifold, 40, rng, 3.0), random_points(manifold, 40, rng, 3.0)
+    vectors = embedding.write(x)
+    _true(vectors.shape == (40, embedding.dim), f"40 points have vectors of shape {vectors.shape}, but dim is {embedding.dim}")
+    _small(
+        embedding.write(manifold.exp(y, manifold.log(y, x))) - vectors, 1e-9, "the change of a vector with how a point is written"
+    )
+    apart = np.linalg.vector_norm(vectors - embedding.write(y), axis=-1)
+    moved = np.linalg.vector_norm(np.subtract(*(embedding.write(manifold.move_origin(x[0], z)) for z in (x, y))), axis=-1)
+    _small(moved - apart, 1e-9, "the change of a distance in the space under an isometry of the manifold")
+
+    def from_origin(points: Array) -> Array:
+        return np.asarray(np.linalg.vector_norm(embedding.write(points) - embedding.write(origin), axis=-1))
+
+    most = float(from_origin(_climb(manifold, x, from_origin, rng)[None])[0])
+    _true(
+        0.97 * embedding.diameter < most < embedding.diameter * (1.0 + 1e-9),
+        f"the diameter of the embedding is {embedding.diameter:.6g}, but the farthest point from the origin is {most:.6g} away",
+    )
+    for vector, size in zip(vectors[:6], (0.0, 0.01, 0.1, 0.3, 1.0, 3.0), strict=True):
+        vector = vector + size * rng.normal(size=embedding.dim) / math.sqrt(embedding.dim)
+        nearest = embedding.nearest(vector)
+        _true(manifold.check_point(nearest) is None, f"the nearest point is no point: {manifold.check_point(nearest)}")
+
+        def closeness(points: Array, to: Array = vector) -> Array:
+            return -np.asarray(np.linalg.vector_norm(embedding.write(points) - to, axis=-1))
+
+        better = _climb(manifold, nearest[None], closeness, rng)
+        gain = float(closeness(better) - closeness(nearest))
+        _true(gain < 1e-9, f"a point is nearer to a vector than the nearest one, by {gain:.3g}")
+        if size == 0.1:
+            _turns(manifold, embedding, vector, rng)
+    _true(manifold.check_point(embedding.nearest(np.zeros(embedding.dim))) is None, "no point is nearest to the zero vector")
+
+
+def _turns(manifold: Manifold, embedding: Embedding, vector: Array, rng: np.random.Generator) -> None:
+    nearest = embedding.nearest(vector)
+    for share in (0.02, 0.5):
+        q = share * 0.1 * embedding.diameter
+        bound, shift = embedding.turn(vector, q), _unit(rng.normal(size=embedding.dim))
+        if math.isinf(bound):
+            continue
+        turned = 0.0
+        for step in np.geomspace(2.0, 0.02, 40):
+            for trial in _unit(shift + step * _unit(rng.normal(size=(8, embedding.dim)))):
+                angle = float(np.asarray(manifold.dist(nearest, embedding.nearest(vector + q * trial))))
+                if angle > turned:
+                    turned, shift = angle, trial
+        _true(turned <= bound * (1.0 + 1e-9) + 1e-12, f"a nearest point turns by {turned:.6g}, but its bound is {bound:.6g}")
+
+
+def _climb(manifold: Manifold, points: Array, height: Callable[[Array], Array], rng: np.random.Generator) -> Array:
+    """The highest of these points, and from it up."""
+    best = points[np.argmax(height(points))]
+    reach = min(1.0, 0.5 * manifold.injectivity_radius)
+    for size in np.geomspace(reach, 1e-3 * reach, 50):
+        steps = size * _unit(rng.normal(size=(48, manifold.dim)))
+        trials = np.concatenate([best[None], manifold.exp(best, manifold.tangent(best, steps))])
+        best = trials[np.argmax(height(trials))]
+    return best
 
 
 # ---------------------------------------------------------------------- draws
@@ -629,15 +781,14 @@ def _exactly(manifold: Manifold, center: Array, velocity: Array) -> tuple[float 
     """The logarithms of density (None: refused) and envelope of a draw with this velocity, and the point where it lands."""
     from fractions import Fraction
 
-    from geodp.arithmetic.intervals import exact_vector, norm, working_precision
+    from geodp.arithmetic.intervals import enclosed_vector, norm, working_precision
     from geodp.laws.exact.radius import RadialLaw
 
     with working_precision(200):
-        v = exact_vector(velocity)
+        v = enclosed_vector(velocity)
         density = manifold.roots.exact_log_density(manifold.exact_radial_part(v))
         envelope = RadialLaw.on(manifold, Fraction(1), "laplace").log_envelope(norm(v))
         chart = np.array([float(x) for x in manifold.exact_chart(center, v)])
-    _true(len(chart) == manifold.chart_size, f"the chart has {len(chart)} coordinates but chart_size is {manifold.chart_size}")
     return None if density is None else float(density), float(envelope), manifold.from_chart(chart)
 
 
@@ -709,7 +860,9 @@ PROPERTIES: tuple[Callable[[Manifold], None], ...] = (
     volume_bound_bounds_the_volume_density,
     volume_entropy_is_the_fastest_growth_of_the_volume_density,
     log_rounding_covers_the_last_bits_of_its_arguments,
+    log_rounding_covers_the_error_of_log,
     requirements_accept_points_and_nothing_else,
+    the_embedding_has_the_diameter_and_the_nearest_points_it_says,
     the_exact_sampler_has_the_geometry_of_the_manifold,
     draws_follow_the_law,
     the_mean_is_certified_and_a_critical_point,

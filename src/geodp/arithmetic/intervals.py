@@ -7,12 +7,17 @@ question about the number is answered if the answer is the same throughout the b
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import lru_cache
+from itertools import count, islice
+from typing import NamedTuple
 
+import numpy as np
 from flint import acb_mat, arb, arb_mat, ctx, fmpq, fmpq_mat
 
 from geodp.inputs import Array
@@ -98,16 +103,46 @@ def norm(u: Sequence[arb]) -> arb:
     return dot(u, u).sqrt()
 
 
-def exact_vector(x: Array) -> list[arb]:
-    """The floats, as they are."""
-    return [arb(float(entry)) for entry in x]
+# Flint multiplies zeros, ones and other short numbers faster than long ones. So the time of a draw would tell whether the
+# entries of its centre are such numbers. Balls of private floats therefore have midpoints of full length: next to the float.
+
+
+def enclosed(x: float, exponent: int) -> arb:
+    """A ball that contains ``x`` and is ``2^(exponent + 5 - precision)`` wide; its midpoint is as long as the precision."""
+    return arb(float(x)) + _long_zero(ctx.prec) * arb((1, exponent))
+
+
+@lru_cache(maxsize=64)
+def _long_zero(precision: int) -> arb:
+    """Zero, in a ball whose midpoint has ``precision`` bits."""
+    middle = (arb(2).sqrt() * arb((1, 3 - precision))).mid()
+    return middle + arb(0, middle)
+
+
+def enclosed_vector(x: Array) -> list[arb]:
+    """The floats, each in a ball; see :func:`enclosed`. The widths are relative to the largest."""
+    exponent = math.frexp(max(float(np.abs(x).max()), 2.0**-1022))[1]
+    return [enclosed(entry, exponent) for entry in x]
 
 
 def unit_vector(x: Array) -> list[arb]:
     """The direction of the floats."""
-    vector = exact_vector(x)
+    vector = enclosed_vector(x)
     length = norm(vector)
     return [entry / length for entry in vector]
+
+
+def orthonormal(vectors: Sequence[Sequence[arb]]) -> list[list[arb]]:
+    """The orthonormal vectors that Gram and Schmidt make of independent ones."""
+    basis: list[list[arb]] = []
+    for vector in vectors:
+        rest = list(vector)
+        for earlier in basis:
+            along = dot(earlier, rest)
+            rest = [x - along * y for x, y in zip(rest, earlier, strict=True)]
+        length = norm(rest)
+        basis.append([x / length for x in rest])
+    return basis
 
 
 def reflect(axis: Sequence[arb], x: Sequence[arb]) -> list[arb]:
@@ -119,17 +154,16 @@ def reflect(axis: Sequence[arb], x: Sequence[arb]) -> list[arb]:
 # ---------------------------------------------------------------------- matrices
 
 
-def positive_definite(p: Array) -> arb_mat:
-    """The symmetric part of a float matrix. It must be positive definite, or no precision would ever be enough."""
+def enclosed_matrix(p: Array) -> arb_mat:
+    """The symmetric part of a float matrix with a positive diagonal; see :func:`enclosed`."""
     size = range(len(p))
-    matrix = arb_mat([[(arb(float(p[i, j])) + arb(float(p[j, i]))) / 2 for j in size] for i in size])
-    try:
-        cholesky(matrix)
-    except Undecided:
-        if not is_positive_definite(p):
-            raise ValueError("the center is not positive definite") from None
-        raise
-    return matrix
+    exponents = [math.frexp(float(p[i, i]))[1] for i in size]
+    return arb_mat(
+        [
+            [(enclosed(p[i, j], at) + enclosed(p[j, i], at)) / 2 for j in size for at in [(exponents[i] + exponents[j]) // 2]]
+            for i in size
+        ]
+    )
 
 
 def cholesky(matrix: arb_mat) -> list[list[arb]]:
@@ -144,6 +178,12 @@ def cholesky(matrix: arb_mat) -> list[list[arb]]:
             raise Undecided
         factor.append([*row, pivot.sqrt()])
     return factor
+
+
+def refuse_indefinite(p: Array) -> None:
+    """A float matrix must be positive definite, or no precision would ever be enough: ask this when one was not."""
+    if not is_positive_definite(p):
+        raise ValueError("the center is not positive definite")
 
 
 def is_positive_definite(p: Array) -> bool:
@@ -176,71 +216,100 @@ def eigenvalues(matrix: arb_mat | acb_mat) -> list[tuple[arb, arb]]:
 def log_of_positive_definite(p: arb_mat) -> arb_mat:
     """The matrix logarithm of a symmetric positive-definite matrix, repeated eigenvalues included.
 
-    An approximation ``Y`` comes from Jacobi rotations without error bounds; the bound comes afterwards. The matrix
-    exponential does not shorten distances, ``|log p - Y| <= dist(p, exp Y)`` with the affine-invariant distance on
-    the right (Bhatia, *Positive Definite Matrices*, chapter 6), and that distance is the Frobenius norm of ``log(I
-    + E)``, ``E = exp(-Y/2) p exp(-Y/2) - I``, which is at most ``|E| / (1 - |E|)``.
+    Jacobi rotations give approximate eigenvalues ``d`` and eigenvectors ``V``, without error bounds; these come afterwards.
+    Let ``W`` be the orthogonal matrix next to ``V``. The singular values ``s`` of ``V`` have ``|s - 1| <= |s^2 - 1|``, so
+    ``|W - V| <= |V'V - I|`` in the Frobenius norm. The matrix exponential does not shorten distances: ``|log p - W log(d)
+    W'| <= dist(p, W d W')`` with the affine-invariant distance on the right (Bhatia, *Positive Definite Matrices*, chapter
+    6). That distance is the norm of ``log(I + E)``, ``E = d^(-1/2) W'p W d^(-1/2) - I``, at most ``|E| / (1 - |E|)``.
     """
     size = p.nrows()
     values, vectors = _jacobi(p)
-    scaled = arb_mat([[vectors[i][j] * values[j].log() for j in range(size)] for i in range(size)])
-    product = (scaled * arb_mat(vectors).transpose()).mid()
-    guess = ((product + product.transpose()) / 2).mid()
-    half = (guess / -2).exp()
-    error = half * p * half - arb_mat(size, size, [int(i == j) for i in range(size) for j in range(size)])
-    length = norm([entry.abs_upper() for entry in error.entries()])
+    columns = arb_mat(vectors)
+    slack = arb(0, _length_of_defect(columns.transpose() * columns).upper())
+    basis = arb_mat([[entry + slack for entry in row] for row in vectors])
+    roots, logs = [value.rsqrt() for value in values], [value.log() for value in values]
+    inner = (basis.transpose() * p * basis).tolist()
+    length = _length_of_defect(arb_mat([[roots[i] * inner[i][j] * roots[j] for j in range(size)] for i in range(size)]))
+    error = arb(0, (length / (1 - length)).upper())
+    scaled = arb_mat([[entry * log for entry, log in zip(row, logs, strict=True)] for row in basis.tolist()])
+    return arb_mat([[entry + error for entry in row] for row in (scaled * basis.transpose()).tolist()])
+
+
+def _length_of_defect(matrix: arb_mat) -> arb:
+    """How far a matrix is from the identity, in the Frobenius norm; it must be less than 1."""
+    length = norm([(entry - (i == j)).abs_upper() for i, row in enumerate(matrix.tolist()) for j, entry in enumerate(row)])
     if not length < 1:
         raise Undecided
-    bound = arb(0, (length / (1 - length)).upper())
-    return arb_mat([[guess[i, j] + bound for j in range(size)] for i in range(size)])
+    return length
 
 
 def _jacobi(p: arb_mat) -> tuple[list[arb], list[list[arb]]]:
-    """Approximate eigenvalues and orthonormal eigenvectors (columns), without error bounds."""
+    """Approximate eigenvalues and orthonormal eigenvectors (columns), without error bounds.
+
+    The steps are the same for every matrix. Entries that are zero are turned like others, with a tiny number in their place.
+    """
     size = p.nrows()
     a = [[p[i, j].mid() for j in range(size)] for i in range(size)]
-    vectors = [[arb(int(i == j)) for j in range(size)] for i in range(size)]
-    small = arb((1, -ctx.prec))
+    vectors = [[enclosed(float(i == j), 0).mid() for j in range(size)] for i in range(size)]
+    small = enclosed(0.0, 0).mid()
     # every sweep squares the off-diagonal part once it is small: the number of sweeps grows like log(precision)
-    for _ in range(6 + ctx.prec.bit_length()):
-        done = True
+    sweeps = ctx.prec.bit_length() - 6 + 2 * min(size, 6)
+    for _ in range(sweeps if size > 1 else 0):
         for i in range(size):
             for j in range(i + 1, size):
-                if abs(a[i][j]) <= small * (abs(a[i][i] * a[j][j])).sqrt().mid():
-                    continue
-                done = False
-                ratio = ((a[j][j] - a[i][i]) / (2 * a[i][j])).mid()
-                tangent = (1 if ratio >= 0 else -1) / (abs(ratio) + (1 + ratio * ratio).sqrt())
+                tiny = (small * (a[i][i] * a[j][j]).sqrt()).mid()
+                across, gap = 2 * a[i][j] + tiny, a[j][j] - a[i][i] + tiny
+                tangent = (gap.sgn() * across / (abs(gap) + (gap * gap + across * across).sqrt())).mid()
                 cosine = (1 + tangent * tangent).rsqrt().mid()
                 sine = (tangent * cosine).mid()
+                moved = (tangent * a[i][j]).mid()
+                diagonal = (a[i][i] - moved).mid(), (a[j][j] + moved).mid()
                 for row in (*a, *vectors):
                     x, y = row[i], row[j]
                     row[i], row[j] = (cosine * x - sine * y).mid(), (sine * x + cosine * y).mid()
-                a[i], a[j] = (
-                    [(cosine * x - sine * y).mid() for x, y in zip(a[i], a[j], strict=True)],
-                    [(sine * x + cosine * y).mid() for x, y in zip(a[i], a[j], strict=True)],
-                )
-        if done:
-            break
+                a[i], a[j] = [row[i] for row in a], [row[j] for row in a]
+                a[i][i], a[j][j] = diagonal
+                a[i][j] = a[j][i] = arb(0)
     return [a[i][i] for i in range(size)], vectors
 
 
-def pivoted_basis(center: Array) -> tuple[list[int], list[list[arb]]]:
-    """The pivots and the orthonormal basis of the span of the columns that :class:`~geodp.manifolds.Grassmann` describes."""
-    m, p = center.shape
-    u = fmpq_mat(m, p, [rational(entry) for entry in center.ravel()])
-    weighted = u * (u.transpose() * u).inv()
-    diagonal = [sum((weighted[i, j] * u[i, j] for j in range(p)), fmpq(0)) for i in range(m)]
-    pivots: list[int] = []
-    columns: list[tuple[list[fmpq], fmpq]] = []
-    for _ in range(p):
-        pivot = max(range(m), key=lambda i: (diagonal[i], -i))
-        column = [sum((weighted[i, j] * u[pivot, j] for j in range(p)), fmpq(0)) for i in range(m)]
-        for earlier, square in columns:
-            factor = earlier[pivot] / square
-            column = [x - factor * y for x, y in zip(column, earlier, strict=True)]
-        square = column[pivot]
-        diagonal = [x - y * y / square for x, y in zip(diagonal, column, strict=True)]
-        pivots.append(pivot)
-        columns.append((column, square))
-    return pivots, [[arb(x) / arb(square).sqrt() for x in column] for column, square in columns]
+# ---------------------------------------------------------------------- a frame that no float matrix is at odds with
+
+
+class Frame(NamedTuple):
+    """Orthonormal ``vectors``, and the ``axes`` of reflections whose product, the first outermost, takes unit vectors to them."""
+
+    vectors: list[list[arb]]
+    axes: list[list[arb]]
+
+    def place(self, x: list[arb]) -> list[arb]:
+        """``x`` after the reflections."""
+        for axis in reversed(self.axes):
+            x = reflect(axis, x)
+        return x
+
+
+@lru_cache(maxsize=64)
+def public_frame(size: int, count: int, precision: int) -> Frame:
+    """The same ``count`` vectors of ``R^size`` at every precision, by Householder's reflections from roots of primes.
+
+    No ``count`` independent vectors of rational numbers are orthogonal to a combination of these. For a vanishing determinant
+    of products would be a rational relation between the roots of products of different primes, of which there is none
+    (Besicovitch 1940). ``precision`` must be the working precision and is there so that the result can be kept.
+    """
+    roots = ((arb(prime).sqrt(), round(math.sqrt(prime))) for prime in _primes_from(size + 2))
+    entries = (root - whole for root, whole in roots)
+    axes: list[list[arb]] = []
+    for i in range(count):
+        column = list(islice(entries, size))
+        for axis in axes:
+            column = reflect(axis, column)
+        tail = column[i:]
+        tail[0] += (1 if less(arb(0), tail[0]) else -1) * norm(tail)
+        axes.append([arb(0)] * i + tail)
+    frame = Frame([], axes)
+    return frame._replace(vectors=[frame.place([arb(int(i == j)) for j in range(size)]) for i in range(count)])
+
+
+def _primes_from(start: int) -> Iterator[int]:
+    return (n for n in count(max(start, 2)) if all(n % divisor for divisor in range(2, math.isqrt(n) + 1)))

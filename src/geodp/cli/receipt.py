@@ -12,7 +12,7 @@ from geodp.cli.common import DEFAULT_LEDGER, JsonOption, one_sentence
 
 if TYPE_CHECKING:
     from geodp.finding import BallRelease
-    from geodp.release import Release
+    from geodp.receipt import Release
 
 #: No receipt is longer, in bytes; a file of records may be.
 _LONGEST = 2**26
@@ -71,7 +71,7 @@ def _text_of(file: Path) -> str:
 def _read(text: str) -> Release | BallRelease:
     """A release of any kind, or a sentence that quotes nothing: the text may be anything, such as a file of records."""
     from geodp.finding import BallRelease
-    from geodp.release import Release
+    from geodp.receipt import Release
 
     try:
         stored = json.loads(text)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from geodp.compute.kernels import cholesky, compiled, far_matrix, spd2, spd3, sphere2
 from geodp.inputs import Array
+from geodp.manifolds.spd import LEAST_SPREAD, MOST_LOST, MOST_SPREAD
 
 Integers = NDArray[np.int64]
 
@@ -25,9 +26,9 @@ def spd2_groups(x: Array, starts: Integers, points: Array, radius: float, block:
         begin, end = starts[g], starts[g + 1]
         after = row + (end - begin + block - 1) // block
         if end > begin:
-            factor(points[g], root, inverse)
+            most = factor(points[g], root, inverse)
             blocks = rows[row:after]
-            blocks[:, -1] = spd2(x[begin:end], weights, points[g], root, inverse, radius, block, blocks)
+            blocks[:, -1] = spd2(x[begin:end], weights, points[g], root, inverse, most, radius, block, blocks)
         row = after
 
 
@@ -40,9 +41,9 @@ def spd3_groups(x: Array, starts: Integers, points: Array, radius: float, block:
         begin, end = starts[g], starts[g + 1]
         after = row + (end - begin + block - 1) // block
         if end > begin:
-            factor(points[g], root, inverse)
+            most = factor(points[g], root, inverse)
             blocks = rows[row:after]
-            blocks[:, -1] = spd3(x[begin:end], weights, points[g], root, inverse, radius, block, blocks)
+            blocks[:, -1] = spd3(x[begin:end], weights, points[g], root, inverse, most, radius, block, blocks)
         row = after
 
 
@@ -181,8 +182,8 @@ def _diagonalise(matrix: Array, vectors: Array) -> None:
 
 
 @compiled
-def factor(point: Array, root: Array, inverse: Array) -> None:
-    """The Cholesky factor of a positive-definite matrix, and the inverse of that."""
+def factor(point: Array, root: Array, inverse: Array) -> float:
+    """The Cholesky factor of a positive-definite matrix, and the inverse of that; returned is :func:`most_spread` of them."""
     cholesky(point, 1.0, root)
     k = len(point)
     for j in range(k):
@@ -194,6 +195,12 @@ def factor(point: Array, root: Array, inverse: Array) -> None:
             for m in range(j, i):
                 rest += root[i, m] * inverse[m, j]
             inverse[i, j] = -rest / root[i, i]
+    trace = square = 0.0
+    for i in range(k):
+        trace += point[i, i]
+        for j in range(i + 1):
+            square += inverse[i, j] * inverse[i, j]
+    return min(max(MOST_LOST / (trace * square), LEAST_SPREAD), MOST_SPREAD)
 
 
 @compiled

@@ -26,9 +26,9 @@ from geodp.compute.passes import (
 from geodp.inputs import Array
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.functions import spectral
+from geodp.manifolds.functions import spectral, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
-from geodp.manifolds.spd import cholesky, log_of_whitened, vector_from_symmetric
+from geodp.manifolds.spd import cholesky, log_of_whitened
 
 Integers = NDArray[np.int64]
 

@@ -26,8 +26,6 @@ from geodp.manifolds.manifold import TOLERANCE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Past this ratio of eigenvalues a factorisation keeps more digits than the closed forms.
-MOST_SPREAD = 1e4
 #: The relative asymmetry up to which a matrix counts as symmetric.
 SYMMETRIC = TOLERANCE
 
@@ -236,7 +234,17 @@ def curve(gap: float) -> float:
 
 
 @compiled
-def spd2(x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radius: float, block: int, blocks: Array) -> float:
+def spd2(
+    x: Array,
+    weights: Array,
+    p: Array,
+    factor: Array,
+    inverse: Array,
+    most: float,
+    radius: float,
+    block: int,
+    blocks: Array,
+) -> float:
     """2x2 positive-definite matrices.
 
     The whitened matrix is ``h I + rho S`` with ``S = [[d, b], [b, -d]]`` and ``d^2 + b^2 = 1``, and its logarithm is
@@ -271,7 +279,7 @@ def spd2(x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radi
             h, d = 0.5 * (a00 + a11), 0.5 * (a00 - a11)
             rho = math.sqrt(d * d + b * b)
             high, low = h + rho, h - rho
-            fine = even & (high < MOST_SPREAD * low) & (high < 1e100) & (low > 1e-100)
+            fine = even & (high < most * low) & (high < 1e100) & (low > 1e-100)
             unsure += 0 if fine else 1
             sure[i] = fine
             inverted = 1.0 / rho if rho > 0.0 else 0.0
@@ -351,7 +359,17 @@ def _across(vx: float, vy: float, vz: float) -> tuple[float, float, float, float
 
 
 @compiled
-def spd3(x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radius: float, block: int, blocks: Array) -> float:
+def spd3(
+    x: Array,
+    weights: Array,
+    p: Array,
+    factor: Array,
+    inverse: Array,
+    most: float,
+    radius: float,
+    block: int,
+    blocks: Array,
+) -> float:
     """3x3 positive-definite matrices: the deflation of ``_small_eigen``, without forming the last two eigenvectors.
 
     With ``v`` the eigenvector that stands alone and ``(u, w)`` an orthonormal pair across it, ``log`` of the whitened matrix
@@ -429,7 +447,7 @@ def spd3(x: Array, weights: Array, p: Array, factor: Array, inverse: Array, radi
             b = spread * (wx * qx + wy * qy + wz * qz)
             rho = math.sqrt(d * d + b * b)
             e0, e1, e2 = mean + spread * alone, middle + rho, middle - rho
-            fine &= max(e0, e1) < MOST_SPREAD * min(e0, e2)
+            fine &= max(e0, e1) < most * min(e0, e2)
             unsure += 0 if fine else 1
             sure[i] = fine
             inverted = 1.0 / rho if rho > 1e-200 else 0.0

@@ -21,9 +21,9 @@ import numpy as np
 from geodp.inputs import EPSILON, Array
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.functions import spectral, two_sum
+from geodp.manifolds.functions import spectral, two_sum, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
-from geodp.manifolds.spd import cholesky, log_of_whitened, vector_from_symmetric
+from geodp.manifolds.spd import cholesky, log_of_whitened
 
 #: So many numbers at once are worth compiled code, even if it has yet to be made, which takes seconds once after installation.
 _WORTH_COMPILING = 100_000
@@ -208,12 +208,16 @@ def as_compiled_code_knows_it(records: Array) -> Array:
     return np.require(records.view(np.ndarray), requirements=["C", "W"])
 
 
+#: A point, its Cholesky factor, the inverse of that, and the ratio of eigenvalues past which matrices are factorised there.
+Frame = tuple[Array, Array, Array, float]
+
+
 class _CompiledSPD(CompiledEvaluator):
     """Positive-definite matrices are whitened by the inverse of a Cholesky factor, the same for all chunks of a pass."""
 
     def __init__(self, manifold: Manifold) -> None:
         super().__init__(manifold)
-        self._frames: dict[int, tuple[Array, tuple[Array, Array, Array]]] = {}
+        self._frames: dict[int, tuple[Array, Frame]] = {}
         self._load()
 
     @staticmethod
@@ -227,14 +231,14 @@ class _CompiledSPD(CompiledEvaluator):
         group_kernels.move_spd(one, np.ones((1, 3)), one[0], one[0], one[0], 1.0)
         follow_spd(one, one, np.zeros((1, 1, 3)))
 
-    def frame(self, p: Array) -> tuple[Array, Array, Array]:
-        """A writable copy of the point, its Cholesky factor, and the inverse of that."""
+    def frame(self, p: Array) -> Frame:
+        """A writable copy of the point, its Cholesky factor, the inverse of that, and which matrices to factorise."""
         at, frame = self._frames.get(id(p), (None, None))
         if at is not p or frame is None:
             from geodp.compute import group_kernels
 
-            frame = np.array(p), np.empty(p.shape), np.empty(p.shape)
-            group_kernels.factor(*frame)
+            at, factor, inverse = np.array(p), np.empty(p.shape), np.empty(p.shape)
+            frame = at, factor, inverse, group_kernels.factor(at, factor, inverse)
             self._frames = {**dict(list(self._frames.items())[-1:]), id(p): (p, frame)}  # another thread may do the same
         return frame
 
@@ -242,7 +246,7 @@ class _CompiledSPD(CompiledEvaluator):
         from geodp.compute import group_kernels
 
         moved = np.array(p)
-        group_kernels.move_spd(moved[None], step[None], *self.frame(ball.center), ball.radius)
+        group_kernels.move_spd(moved[None], step[None], *self.frame(ball.center)[:3], ball.radius)
         return moved
 
     def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
@@ -280,11 +284,17 @@ class SPD2(_CompiledSPD):
     def step(self, p: Array, log: Array, hessian: Array) -> Array:
         h00, h01, h11 = hessian.tolist()
         first, off, last = log.tolist()
-        middle, d, b, det = 0.5 * (first + last), 0.5 * (first - last), math.sqrt(0.5) * off, h00 * h11 - h01 * h01
-        if not det > 0.0:  # a singular Hessian says nothing
-            return log
-        d, b = (h11 * d - h01 * b) / det, (h00 * b - h01 * d) / det
+        middle, d, b = 0.5 * (first + last), 0.5 * (first - last), math.sqrt(0.5) * off
+        d, b = _solved(h00, h01, h11, d, b)
         return np.array([middle + d, math.sqrt(2.0) * b, middle - d])
+
+
+def _solved(h00: float, h01: float, h11: float, a: float, b: float) -> tuple[float, float]:
+    """The solution of a 2x2 Hessian; the right-hand side itself if that is not positive, as away from the mean it may be."""
+    det, trace = h00 * h11 - h01 * h01, h00 + h11
+    if not (trace > 0.0 and det > 1e-12 * trace**2):
+        return a, b
+    return (h11 * a - h01 * b) / det, (h00 * b - h01 * a) / det
 
 
 def _scaled_step(log: Array, hessian: Array) -> Array:
@@ -393,10 +403,8 @@ class Sphere2(CompiledEvaluator):
 
     def step(self, p: Array, log: Array, hessian: Array) -> Array:
         frame = self.manifold.raw_tangent(p, np.eye(2))
-        try:
-            return np.asarray(np.linalg.solve(frame @ hessian @ frame.T, log), dtype=np.float64)
-        except np.linalg.LinAlgError:  # a singular Hessian says nothing
-            return log
+        (h00, h01), (_, h11) = (frame @ hessian @ frame.T).tolist()
+        return np.array(_solved(h00, h01, h11, *log.tolist()))
 
 
 def _sphere_step(log: Array, hessian: Array) -> Array:

@@ -23,8 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.compute.kernels import MOST_SPREAD, SYMMETRIC, compiled, curve, far_matrix
+from geodp.compute.kernels import SYMMETRIC, compiled, curve, far_matrix
 from geodp.inputs import Array
+from geodp.manifolds.spd import MOST_SPREAD
 
 Flags = NDArray[np.bool_]
 
@@ -59,6 +60,7 @@ def spd(
     p: Array,
     factor: Array,
     inverse: Array,
+    most: float,
     radius: float,
     rule: Quadrature,
     block: int,
@@ -67,8 +69,9 @@ def spd(
     """Sums over blocks: columns of ``blocks`` are the lower entries of the logarithms, column by column, the squared length, and
     the Hessian's mean over trace-free directions, from the mean gap between the logarithms of eigenvalues.
 
-    ``factor`` and ``inverse`` are the Cholesky factor of the point ``p`` at which logarithms are taken, and its inverse. With a
-    finite radius the records are clipped in place, as in ``kernels``. Returns the largest length.
+    ``factor`` and ``inverse`` are the Cholesky factor of the point ``p`` at which logarithms are taken, and its inverse; matrices
+    with a ratio of eigenvalues above ``most`` are factorised. With a finite radius the records are clipped in place, as in
+    ``kernels``. Returns the largest length.
     """
     k = len(inverse)
     square = (k, k, LANES)
@@ -79,6 +82,8 @@ def spd(
     sure, inside = np.empty(LANES, dtype=np.bool_), np.empty(LANES, dtype=np.bool_)
     vectors, spectrum, spare = np.empty((k, k)), np.empty(k), np.empty((k, k))
     widest = len(rule.reaches) - 1
+    while widest > 0 and rule.reaches[widest] > 0.5 * math.log(most) + 1e-9:
+        widest -= 1
     farthest, row = 0.0, 0
     for start in range(0, len(x), block):
         stop = min(start + block, len(x))

@@ -48,8 +48,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geodp.files.arrays import ArrayTable, float64, open_array
 from geodp.files.asked import Asked
@@ -135,6 +137,22 @@ def read_records(
         return _records(_open(Path(path), asked), asked)
 
 
+def read_with_labels(
+    path: str | os.PathLike[str],
+    manifold: Manifold,
+    labels: Sequence[str | int],
+    *,
+    columns: Sequence[str | int] | str | None = None,
+    layout: str = "auto",
+    header: bool | None = None,
+) -> tuple[Array, list[NDArray[Any]]]:
+    """The records in a file, as :func:`read_records` reads them, and the texts in the columns ``labels``."""
+    asked = Asked(manifold, chosen_columns(columns), layout, header, beside=tuple(labels))
+    with _reading(Path(path)):
+        table = _open(Path(path), asked)
+        return _records(table, asked), [np.array(table.texts(i)) for i in table.pick(asked.beside)]
+
+
 def chosen_columns(columns: Sequence[str | int] | str | None) -> Sequence[str | int] | None:
     return [name.strip() for name in columns.split(",")] if isinstance(columns, str) else columns
 
@@ -153,7 +171,7 @@ def plan_reading(table: Table, asked: Asked) -> tuple[list[int], Layout]:
             f"{table.path} holds an array of shape {array.shape}, but {manifold} is read from arrays of shape ({shape}) "
             f"or from rows of which columns may be chosen{_flipped(array.shape, manifold)}"
         )
-    picked = table.pick(asked.columns)
+    picked = table.coordinates(asked.columns, asked.beside)
     width = sum(table.widths[i] for i in picked)
     header = [table.names[i] for i in picked] if table.names and width == len(picked) else None
 

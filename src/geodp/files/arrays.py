@@ -48,6 +48,10 @@ class ArrayTable(Table):
             return np.array([[seconds(cell) for cell in row] for row in texts.tolist()]).reshape(self.records, len(columns))
         return float64(rows)
 
+    def texts(self, column: int) -> list[str]:
+        cells = self.array.reshape(self.records, -1)[:, column]
+        return [cell.strip() for cell in cells.astype(str).tolist()]
+
 
 def float64(array: NDArray[Any]) -> Array:
     with np.errstate(all="ignore"):

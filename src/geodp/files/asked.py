@@ -22,11 +22,13 @@ class Asked:
     layout: str = "auto"
     header: bool | None = None
     public: bool = False
+    #: Columns that hold no coordinates but labels, such as whose a record is.
+    beside: Sequence[str | int] = ()
 
     @property
     def names(self) -> frozenset[str]:
         """The columns that are asked for by name."""
-        return frozenset(name for name in self.columns or () if isinstance(name, str) and not name.isdecimal())
+        return frozenset(name for name in (*(self.columns or ()), *self.beside) if isinstance(name, str) and not name.isdecimal())
 
     @property
     def widths(self) -> frozenset[int]:

@@ -74,8 +74,12 @@ class CsvTable(Table):
         if asked.public:
             return max(len(self._cells(line)) for line in islice(self._lines(), 1))
         if asked.columns is None:
+            if asked.beside:
+                raise FileError(
+                    f"{self.path} is read without a header: say which columns hold coordinates, such as columns='0, 1'"
+                )
             return asked.width(self.path, "has no header")
-        positions = [str(column) for column in asked.columns]
+        positions = [str(column) for column in (*asked.columns, *asked.beside)]
         for position in positions:
             if not position.isdecimal() or int(position) >= MOST_COLUMNS:
                 raise FileError(f"{self.path} is read without a header: pick columns by position from 0, not {excerpt(position)}")
@@ -130,6 +134,14 @@ class CsvTable(Table):
             except ValueError:
                 out.extend([number(cell) for cell in picked])
         return np.frombuffer(out, dtype=np.float64).reshape(self.records, len(columns))
+
+    def texts(self, column: int) -> list[str]:
+        found = []
+        for line in self._lines():
+            cells = self._cells(line, self.width + 1)
+            whole = len(cells) == self.width or (self.longer and len(cells) > self.width)
+            found.append(cells[column].strip() if whole else "")
+        return found
 
 
 def _delimiter(line: str) -> str | None:

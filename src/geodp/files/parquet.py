@@ -38,7 +38,7 @@ class ParquetTable(Table):
 
     def _shapes(self, asked: Asked) -> dict[str, tuple[int, ...]]:
         """The lengths of the lists, and of the lists in them, in every column of lists that is to be read."""
-        picked = self.pick(asked.columns)
+        picked = self.coordinates(asked.columns, asked.beside)
         kinds = {i: self.table.schema.field(i).type for i in picked if self._is_list(self.table.schema.field(i).type)}
         return {self.table.column_names[i]: self._fixed(kind) or self._told(i, kind, picked, asked) for i, kind in kinds.items()}
 
@@ -91,6 +91,13 @@ class ParquetTable(Table):
     def numbers(self, columns: list[int], clock: bool) -> Array:
         parts = [self.lists[i] if i in self.lists and not clock else self._column(i, self._plain(i), clock) for i in columns]
         return np.concatenate([part.reshape(self.records, -1) for part in parts], axis=1)
+
+    def texts(self, column: int) -> list[str]:
+        kind = self._plain(column).type
+        if not (self._is_number(kind) or self._is_text(kind)):
+            raise FileError(f"a column of {self.path} has the type {short(kind)}, but labels are texts or numbers")
+        cells = self._plain(column).cast(self.arrow.large_string()).cast(self.arrow.large_binary()).to_pylist()
+        return ["" if cell is None else cell.decode("latin-1").strip() for cell in cells]
 
     def _column(self, column: int, values: Any, clock: bool) -> Array:
         arrow, kind = self.arrow, values.type

@@ -28,6 +28,10 @@ class Table(ABC):
     @abstractmethod
     def holds_clock_times(self, column: int) -> bool: ...
 
+    @abstractmethod
+    def texts(self, column: int) -> list[str]:
+        """The cells of a column as texts without blanks around them; empty for what is missing."""
+
     def shown_names(self) -> tuple[str, ...] | None:
         return self.names
 
@@ -44,6 +48,11 @@ class Table(ABC):
         if columns is None:
             return [i for i in range(len(self.widths)) if self.names is None or self.names[i]]
         return [self._position(column) for column in columns]
+
+    def coordinates(self, columns: Sequence[str | int] | None, beside: Sequence[str | int]) -> list[int]:
+        """Positions of the columns that hold coordinates: those given, or else all that do not hold labels."""
+        labels = [] if columns is not None else self.pick(beside)
+        return [i for i in self.pick(columns) if i not in labels]
 
     def _position(self, column: str | int) -> int:
         name = str(column)

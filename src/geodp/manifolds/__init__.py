@@ -1,5 +1,6 @@
 """Manifolds: one contract, and a file for each."""
 
+from geodp.manifolds.embedding import Embedding
 from geodp.manifolds.euclidean import Euclidean
 from geodp.manifolds.grassmann import Grassmann
 from geodp.manifolds.hpd import HPD
@@ -18,6 +19,7 @@ from geodp.manifolds.torus import Torus
 __all__ = [
     "HPD",
     "SPD",
+    "Embedding",
     "Euclidean",
     "Grassmann",
     "Hyperbolic",

@@ -93,7 +93,9 @@ class Euclidean(Manifold):
         return (None,)
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        return [float(c) + x for c, x in zip(center, v, strict=True)]
+        from geodp.arithmetic.intervals import enclosed_vector
+
+        return [c + x for c, x in zip(enclosed_vector(center), v, strict=True)]
 
     def from_chart(self, x: Array) -> Array:
         return x

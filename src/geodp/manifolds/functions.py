@@ -1,10 +1,16 @@
-"""Scalar functions that geometry needs where their textbook forms lose digits."""
+"""Functions that geometry needs: of numbers, where their textbook forms lose digits, and of matrices."""
 
 from __future__ import annotations
 
+import math
+from functools import cache
+
 import numpy as np
+from numpy.typing import NDArray
 
 from geodp.inputs import Array
+
+Complex = NDArray[np.complex128]
 
 
 def sinc(x: Array) -> Array:
@@ -78,6 +84,46 @@ def conjugate(factor: Array, middle: Array) -> Array:
 def spectral(vectors: Array, values: Array) -> Array:
     """``V diag(values) V'``."""
     return symmetric((vectors * values[..., None, :]) @ transpose(vectors))
+
+
+def symmetric_from_vector(vector: Array, k: int) -> Array:
+    """The symmetric matrix with these coordinates in the orthonormal basis of diagonal and scaled off-diagonal units."""
+    i, j, scale = _upper(k)
+    matrix = np.zeros((*vector.shape[:-1], k, k))
+    entries = vector / scale
+    matrix[..., i, j] = entries
+    matrix[..., j, i] = entries
+    return matrix
+
+
+def vector_from_symmetric(matrix: Array) -> Array:
+    i, j, scale = _upper(matrix.shape[-1])
+    entries: Array = matrix[..., i, j] * scale
+    return entries
+
+
+@cache
+def _upper(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+    """Rows and columns of the entries of the upper triangle, and the lengths of their units."""
+    i, j = np.triu_indices(k)
+    return i, j, np.where(i == j, 1.0, math.sqrt(2.0))
+
+
+def hermitian_from_vector(vector: Array, k: int) -> Complex:
+    """The Hermitian matrix with these coordinates in an orthonormal basis: the diagonal, then real, then imaginary parts."""
+    i, j = np.triu_indices(k, 1)
+    matrix = np.zeros((*vector.shape[:-1], k, k), dtype=np.complex128)
+    matrix[..., range(k), range(k)] = vector[..., :k]
+    real, imaginary = np.split(vector[..., k:] * math.sqrt(0.5), 2, axis=-1)
+    matrix[..., i, j], matrix[..., j, i] = real + 1j * imaginary, real - 1j * imaginary
+    return matrix
+
+
+def vector_from_hermitian(matrix: Complex) -> Array:
+    k = matrix.shape[-1]
+    i, j = np.triu_indices(k, 1)
+    above = math.sqrt(2.0) * matrix[..., i, j]
+    return np.concatenate([matrix[..., range(k), range(k)].real, above.real, above.imag], axis=-1)
 
 
 def subtract_product(v: Array, u: Array, r: Array) -> Array:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.functions import angle_over_sine, coarse, frobenius, subtract_product, transpose
+from geodp.manifolds.embedding import Embedding, turn_across_gap
+from geodp.manifolds.functions import (
+    angle_over_sine,
+    coarse,
+    frobenius,
+    subtract_product,
+    symmetric_from_vector,
+    transpose,
+    vector_from_symmetric,
+)
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
@@ -65,6 +74,22 @@ class Grassmann(Manifold):
     @property
     def cut_locus(self) -> str:
         return "a principal angle of pi/2"
+
+    @property
+    def embedding(self) -> Embedding:
+        """The projectors onto the subspaces."""
+
+        def turn(vector: Array, q: float) -> float:
+            values = np.linalg.eigvalsh(symmetric_from_vector(vector, self.m))
+            return turn_across_gap(float(values[-self.p] - values[-self.p - 1]), q, 0.5)
+
+        return Embedding(
+            self.m * (self.m + 1) // 2,
+            math.sqrt(2.0 * self.p),
+            lambda points: vector_from_symmetric(points @ transpose(points)),
+            lambda vector: self._basis(symmetric_from_vector(vector, self.m)),
+            turn,
+        )
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -140,20 +165,12 @@ class Grassmann(Manifold):
         yield Requirement(off <= TOLERANCE, off, "the columns must be orthonormal but x'x differs from the identity by {:.3g}")
 
     # ------------------------------------------------------------------ chart: the upper triangle of the projector
-    # *The isometry.* Let P be the projector onto the centre. Gram and Schmidt with pivots: j is the index of the largest
-    # diagonal entry of P, q = P e_j / sqrt(P_jj), then P - q q' takes the place of P, and so on p times. Entry j of q is
-    # sqrt(P_jj) > 0 and the later q's vanish there. So the reflection with axis q_i + e_(j_i) takes e_(j_i) to -q_i, its axis
-    # is longer than sqrt(2), and it fixes the axes e_(j_l) of the earlier steps and the vectors q_l of the later ones: the
-    # product of the reflections, the first one outermost, takes every e_(j_i) to -q_i. The pivots are found over the rational
-    # numbers, so that the isometry is a function of the subspace, whatever its basis.
-
-    @property
-    def chart_size(self) -> int:
-        return self.m * (self.m + 1) // 2
-
-    @property
-    def chart_width(self) -> int:
-        return self.m
+    # *The isometry.* Let P be the projector onto the centre and g_1, ..., g_p public orthonormal vectors. Gram and Schmidt make
+    # q_1, ..., q_p of P g_1, ..., P g_p. The product of g_i and q_i is positive, and that of g_i and the later q's is 0. So the
+    # reflection with axis q_i + g_i takes g_i to -q_i, its axis is longer than sqrt(2), and it fixes the earlier g's and the
+    # later q's: the product of the reflections, the first one outermost, takes every g_i to -q_i. It is a function of the
+    # subspace, whatever its basis. The g's are such that the P g_i are independent whatever the floats; pivots would do too,
+    # but looking for them takes a time that depends on the centre.
 
     def exact_radial_part(self, v: list[arb]) -> list[arb]:
         from flint import arb_mat
@@ -164,9 +181,9 @@ class Grassmann(Manifold):
         return [norm(v)] if self.p == 1 else [real.sqrt() for real, _ in eigenvalues(block.transpose() * block)]
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from flint import arb_mat
+        from flint import arb_mat, ctx
 
-        from geodp.arithmetic.intervals import pivoted_basis, reflect
+        from geodp.arithmetic.intervals import dot, enclosed_vector, orthonormal, public_frame, reflect
 
         p, m = self.p, self.m
         # exp(v) is the span of cos(sqrt W) on the base axes and B sinc(sqrt W) on the others, W = B'B, and
@@ -181,13 +198,15 @@ class Grassmann(Manifold):
         turned = generator.exp()
         cosine = [[turned[i, j] for j in range(p)] for i in range(p)]
         across = (block * arb_mat([[turned[p + i, j] for j in range(p)] for i in range(p)])).tolist()
-        pivots, basis = pivoted_basis(center)
-        others = [i for i in range(m) if i not in pivots]
-        rows = dict(zip([*pivots, *others], [*cosine, *across], strict=True))
-        columns = [[rows[i][j] for i in range(m)] for j in range(p)]
-        for pivot, vector in reversed(list(zip(pivots, basis, strict=True))):
-            axis = list(vector)
-            axis[pivot] += 1
+        frame = public_frame(m, p, ctx.prec)
+        basis = orthonormal([enclosed_vector(column) for column in center.T])
+        projected = []
+        for vector in frame.vectors:
+            shares = [dot(q, vector) for q in basis]
+            projected.append([dot(shares, [q[i] for q in basis]) for i in range(m)])
+        columns = [frame.place([row[j] for row in [*cosine, *across]]) for j in range(p)]
+        for start, end in reversed(list(zip(frame.vectors, orthonormal(projected), strict=True))):
+            axis = [x + y for x, y in zip(start, end, strict=True)]
             columns = [reflect(axis, column) for column in columns]
         moved = arb_mat(columns)
         projector = (moved.transpose() * moved).tolist()

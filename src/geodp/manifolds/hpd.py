@@ -154,7 +154,16 @@ class HPD(Manifold):
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
         from flint import acb
 
-        near, step = _exact_cholesky(_exact_center(center)), _exact_cholesky(self._exact_hermitian(v).exp().tolist())
+        from geodp.arithmetic.intervals import Undecided, refuse_indefinite
+
+        step = _exact_cholesky(self._exact_hermitian(v).exp().tolist())
+        try:
+            near = _exact_cholesky(_exact_center(center))
+        except Undecided:
+            real, imaginary = center[..., 0], center[..., 1]
+            # Hermitian matrices are real symmetric ones of twice the size, of the same sign
+            refuse_indefinite(np.block([[real, -imaginary], [imaginary, real]]))
+            raise
         chart: list[arb] = []
         for i in range(self.k):
             row = [sum((near[i][m] * step[m][j] for m in range(j, i + 1)), acb(0)) for j in range(i + 1)]
@@ -234,17 +243,15 @@ def _condition(p: Array) -> float:
 
 
 def _exact_center(center: Array) -> list[list[acb]]:
-    """The Hermitian part of the floats. It must be positive definite, or no precision would ever be enough."""
-    from flint import acb, arb
+    """The Hermitian part of the floats."""
+    from flint import acb
 
-    from geodp.arithmetic.intervals import positive_definite
+    from geodp.arithmetic.intervals import enclosed
 
-    real, imaginary = center[..., 0], center[..., 1]
-    # Hermitian matrices are real symmetric ones of twice the size, of the same sign
-    positive_definite(np.block([[real, -imaginary], [imaginary, real]]))
     size = range(len(center))
-    parts = [[(arb(float(a)), arb(float(b))) for a, b in row] for row in center]
-    return [[acb(parts[i][j][0] + parts[j][i][0], parts[i][j][1] - parts[j][i][1]) / 2 for j in size] for i in size]
+    exponents = [math.frexp(float(center[i, i, 0]))[1] for i in size]
+    parts = [[acb(*(enclosed(x, (exponents[i] + exponents[j]) // 2) for x in center[i, j])) for j in size] for i in size]
+    return [[(parts[i][j] + parts[j][i].conjugate()) / 2 for j in size] for i in size]
 
 
 def _exact_cholesky(matrix: list[list[acb]]) -> list[list[acb]]:

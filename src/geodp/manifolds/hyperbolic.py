@@ -145,12 +145,12 @@ class Hyperbolic(Manifold):
         return 100.0
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import dot, exact_vector, norm
+        from geodp.arithmetic.intervals import dot, enclosed_vector, norm
 
         length = norm(v)
         sinh, time = length.sinh_cosh()
         x = [sinh / length * entry for entry in v]
-        boost = exact_vector(center[1:])
+        boost = enclosed_vector(center[1:])
         shift = time + dot(boost, x) / (1 + (1 + dot(boost, boost)).sqrt())
         return [entry + shift * b for entry, b in zip(x, boost, strict=True)]
 

@@ -6,12 +6,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geodp.inputs import Array, refuse_mask
+from geodp.manifolds.embedding import Embedding
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.roots import Roots, VolumeBound
 
@@ -87,6 +89,11 @@ class Manifold(ABC):
     def layouts(self) -> tuple[Layout, ...]:
         """The ways to write a point as a row of numbers in a file; the first has the shape of the points."""
         return (Layout("array", math.prod(self.point_shape), "the entries of a point in the order of its array", size="all"),)
+
+    @property
+    def embedding(self) -> Embedding | None:
+        """A compact manifold in a Euclidean space, for projected means; None if nobody wrote one."""
+        return None
 
     @property
     def plane_of_largest_curvature(self) -> Array:
@@ -205,7 +212,7 @@ class Manifold(ABC):
     def log_rounding(self, p: Array, reach: float) -> float:
         """A bound on the rounding error, in the norm at ``p``, of ``raw_log(p, q)`` for every ``q`` within ``reach``.
 
-        It also bounds how far storing ``p`` in float64 may move it.
+        It holds for its coordinates too, and also bounds how far storing ``p`` in float64 may move it.
         """
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
@@ -222,22 +229,20 @@ class Manifold(ABC):
     # or rotation represents it. A draw is rounded in the chart, and released as what from_chart makes of the rounded numbers.
     # The law of a draw is invariant under every isometry that fixes the base point. So it does not matter which isometry takes
     # the base point to the centre, as long as the choice is made without looking at the random bits and does not change with
-    # the precision: from the floats of the centre, in exact rational arithmetic where ties can occur.
+    # the precision. The work must not depend on what the centre is: no branches, and balls from intervals.enclosed.
 
-    @property
+    @final
+    @cached_property
     def chart_size(self) -> int:
         """Number of coordinates of the chart."""
-        return self.dim
+        from geodp.arithmetic.intervals import exact_vector
+
+        return len(self.exact_chart(self.origin, exact_vector(np.full(self.dim, 1e-3))))
 
     @property
     def chart_units(self) -> tuple[int | None, ...]:
         """``floor(log2)`` of the lengths that measure the coordinates of the chart; None where there is no such length."""
         return (0,)
-
-    @property
-    def chart_width(self) -> int:
-        """Size of the arrays that :meth:`from_chart` decomposes: bounds how errors of rounding add up."""
-        return 1
 
     @property
     def chart_limit(self) -> float:

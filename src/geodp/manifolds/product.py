@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.inputs import Array
+from geodp.manifolds.embedding import Embedding
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import Manifold, Requirement
 from geodp.manifolds.registry import register
@@ -109,6 +110,29 @@ class Product(Manifold):
         )  # fmt: skip
 
     @property
+    def embedding(self) -> Embedding | None:
+        """Those of the factors, end to end."""
+        known = [part for part in (factor.embedding for factor in self.factors) if part is not None]
+        if len(known) < len(self.factors):
+            return None
+        ends = np.cumsum([part.dim for part in known]).tolist()
+
+        def parts(vector: Array) -> list[tuple[Embedding, Array]]:
+            return list(zip(known, np.split(vector, ends[:-1]), strict=True))
+
+        def write(points: Array) -> Array:
+            return np.concatenate([e.write(x) for e, x in zip(known, self.raw_split(points), strict=True)], axis=-1)
+
+        return Embedding(
+            ends[-1],
+            math.hypot(*(part.diameter for part in known)),
+            write,
+            lambda vector: self._join([part.nearest(x) for part, x in parts(vector)]),
+            # the squares of the turns are convex in the squares of the factors' shares of q: one factor takes all of it
+            lambda vector, q: max(part.turn(x, q) for part, x in parts(vector)),
+        )
+
+    @property
     def plane_of_largest_curvature(self) -> Array:
         chosen = max(range(len(self.factors)), key=lambda i: self.factors[i].curvature)
         start = sum(factor.dim for factor in self.factors[:chosen])
@@ -185,16 +209,8 @@ class Product(Manifold):
     # Distances add up in squares, so there is one radius and one direction for all factors together.
 
     @property
-    def chart_size(self) -> int:
-        return sum(factor.chart_size for factor in self.factors)
-
-    @property
     def chart_units(self) -> tuple[int | None, ...]:
         return sum((factor.chart_units for factor in self.factors), ())
-
-    @property
-    def chart_width(self) -> int:
-        return max(factor.chart_width for factor in self.factors)
 
     @property
     def chart_limit(self) -> float:

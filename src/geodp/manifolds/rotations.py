@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
+from geodp.manifolds.embedding import Embedding, turn_across_gap
 from geodp.manifolds.functions import angle_over_sine, frobenius, sinc, subtract_product, symmetric, transpose
 from geodp.manifolds.layout import Layout, entry_names
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
@@ -62,6 +63,16 @@ class Rotations(Manifold):
     @property
     def cut_locus(self) -> str:
         return "a rotation by the angle pi"
+
+    @property
+    def embedding(self) -> Embedding:
+        def turn(vector: Array, q: float) -> float:
+            matrix = vector.reshape(self.point_shape)
+            *_, second, least = np.linalg.svd(matrix, compute_uv=False)
+            return turn_across_gap(float(second + least * np.sign(np.linalg.det(matrix))), q, 1.0)
+
+        diameter = 2.0 * math.sqrt(self.n - self.n % 2)
+        return Embedding(self.n**2, diameter, lambda points: points.reshape(*points.shape[:-2], -1), self.from_chart, turn)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -152,14 +163,6 @@ class Rotations(Manifold):
     # The centre is what Gram and Schmidt make of the columns of its floats. (The polar factor would do as well; both are within
     # the distance of the floats from the group, up to a factor.)
 
-    @property
-    def chart_size(self) -> int:
-        return self.n * self.n
-
-    @property
-    def chart_width(self) -> int:
-        return self.n
-
     def exact_radial_part(self, v: list[arb]) -> list[arb]:
         from geodp.arithmetic.intervals import Undecided, eigenvalues, norm
 
@@ -184,16 +187,9 @@ class Rotations(Manifold):
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
         from flint import arb_mat
 
-        from geodp.arithmetic.intervals import dot, exact_vector, norm
+        from geodp.arithmetic.intervals import enclosed_vector, orthonormal
 
-        columns: list[list[arb]] = []
-        for floats in center.T:
-            column = exact_vector(floats)
-            for earlier in columns:
-                along = dot(earlier, column)
-                column = [x - along * y for x, y in zip(column, earlier, strict=True)]
-            length = norm(column)
-            columns.append([entry / length for entry in column])
+        columns = orthonormal([enclosed_vector(column) for column in center.T])
         return (arb_mat(columns).transpose() * self._exact_skew(v).exp()).entries()
 
     def from_chart(self, x: Array) -> Array:

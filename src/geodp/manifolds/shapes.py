@@ -14,7 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.functions import coarse, frobenius, sinc, subtract_product
+from geodp.manifolds.embedding import Embedding, turn_across_gap
+from geodp.manifolds.functions import (
+    Complex,
+    coarse,
+    frobenius,
+    hermitian_from_vector,
+    sinc,
+    subtract_product,
+    vector_from_hermitian,
+)
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
@@ -22,8 +31,6 @@ from geodp.manifolds.roots import Roots
 
 if TYPE_CHECKING:
     from flint import acb, arb
-
-Complex = NDArray[np.complex128]
 
 
 @register
@@ -65,6 +72,27 @@ class PlanarShapes(Manifold):
     @property
     def cut_locus(self) -> str:
         return "complex-orthogonal shapes, at distance pi/2"
+
+    @property
+    def embedding(self) -> Embedding:
+        """The projectors ``z z*``. Noise along translations is left out before the nearest shape is taken."""
+        centred = np.eye(self.landmarks) - 1.0 / self.landmarks
+
+        def outer(vector: Array) -> Complex:
+            return centred @ hermitian_from_vector(vector, self.landmarks) @ centred
+
+        def turn(vector: Array, q: float) -> float:
+            # below all others the eigenvalue of the translations, which are no part of the space
+            values = np.linalg.eigvalsh(outer(vector) - 1e3 / self.landmarks)
+            return turn_across_gap(float(values[-1] - values[-2]), q, 0.5)
+
+        return Embedding(
+            self.landmarks**2,
+            math.sqrt(2.0),
+            lambda points: vector_from_hermitian(_outer(_complex(points))),
+            lambda vector: self._configuration(outer(vector)),
+            turn,
+        )
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -155,28 +183,23 @@ class PlanarShapes(Manifold):
 
     # ------------------------------------------------------------------ chart: the upper triangle of z z*
     # In Helmert's coordinates w of centred configurations shapes are lines of C^(landmarks - 1), and the isometry is that of
-    # Grassmann with one column, over the complex numbers: the pivot is the entry of largest modulus, and turned to be positive.
-
-    @property
-    def chart_size(self) -> int:
-        return self.landmarks**2
-
-    @property
-    def chart_width(self) -> int:
-        return self.landmarks
+    # Grassmann with one column, over the complex numbers: w is turned until its product with the public vector is positive.
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from flint import acb, arb
+        from flint import acb, arb, ctx
 
-        from geodp.arithmetic.intervals import norm
+        from geodp.arithmetic.intervals import dot, norm, public_frame
 
         length = norm(v)
         scale = length.sinc()
-        pivot, target = _pivoted_helmert(center)
-        x = [acb(scale * a, scale * b) for a, b in zip(v[0::2], v[1::2], strict=True)]
-        x.insert(pivot, acb(length.cos()))
-        axis = list(target)
-        axis[pivot] += 1
+        frame = public_frame(self.landmarks - 1, 1, ctx.prec)
+        real = frame.place([length.cos(), *(scale * entry for entry in v[0::2])])
+        imaginary = frame.place([arb(0), *(scale * entry for entry in v[1::2])])
+        x = [acb(a, b) for a, b in zip(real, imaginary, strict=True)]
+        w, start = _helmert(center), frame.vectors[0]
+        product = acb(dot([a.real for a in w], start), dot([a.imag for a in w], start))
+        turn = product.conjugate() / abs(product)
+        axis = [turn * a + b for a, b in zip(w, start, strict=True)]
         square = sum((a.real * a.real + a.imag * a.imag for a in axis), arb(0))
         along = sum((a.conjugate() * b for a, b in zip(axis, x, strict=True)), acb(0)) * 2 / square
         z = _from_helmert([b - along * a for a, b in zip(axis, x, strict=True)])
@@ -198,8 +221,7 @@ class PlanarShapes(Manifold):
         return self._configuration(outer)
 
     def raw_representatives(self, points: Array) -> Array:
-        z = points[..., 0] + 1j * points[..., 1]
-        outer = z[..., :, None] * z[..., None, :].conj()
+        outer = _outer(_complex(points))
         return self._configuration(coarse(outer.real) + 1j * coarse(outer.imag))
 
     def _configuration(self, outer: NDArray[np.complex128]) -> Array:
@@ -209,24 +231,21 @@ class PlanarShapes(Manifold):
         return self.raw_project(_real(z * (np.conj(longest) / np.abs(longest))))
 
 
-def _pivoted_helmert(center: Array) -> tuple[int, list[acb]]:
-    """The entry of largest modulus of the unit vector ``w``, and ``w`` turned so that this entry is positive."""
-    from flint import acb, arb, fmpq
+def _helmert(center: Array) -> list[acb]:
+    """The unit vector of a configuration."""
+    from flint import acb, arb
 
-    from geodp.arithmetic.intervals import rational
+    from geodp.arithmetic.intervals import enclosed_vector, norm
 
     parts = []
-    for axis in range(2):
-        entries = [rational(entry) for entry in center[:, axis]]
-        sums = list(accumulate(entries))
-        parts.append([sums[j - 1] - j * entries[j] for j in range(1, len(entries))])
-    # entry j of w is (real + i imaginary) / sqrt(j (j + 1)), counted from 1
-    squares = [(a * a + b * b) / (j * (j + 1)) for j, (a, b) in enumerate(zip(*parts, strict=True), start=1)]
-    pivot = max(range(len(squares)), key=lambda i: (squares[i], -i))
-    length = arb(sum(squares, fmpq(0))).sqrt()
-    w = [acb(arb(a), arb(b)) / (arb(j * (j + 1)).sqrt() * length) for j, (a, b) in enumerate(zip(*parts, strict=True), start=1)]
-    turn = w[pivot].conjugate() / (arb(squares[pivot]).sqrt() / length)
-    return pivot, [entry * turn for entry in w]
+    entries = enclosed_vector(center.ravel())
+    for axis in (entries[0::2], entries[1::2]):
+        sums = accumulate(axis)
+        parts.append(
+            [(total - j * x) / arb(j * (j + 1)).sqrt() for j, (total, x) in enumerate(zip(sums, axis[1:], strict=False), 1)]
+        )
+    length = norm([*parts[0], *parts[1]])
+    return [acb(a / length, b / length) for a, b in zip(*parts, strict=True)]
 
 
 def _from_helmert(w: list[acb]) -> list[acb]:
@@ -245,6 +264,10 @@ def _complex(x: Array) -> Complex:
 
 def _real(z: Complex) -> Array:
     return np.stack([z.real, z.imag], axis=-1)
+
+
+def _outer(z: Complex) -> Complex:
+    return z[..., :, None] * z[..., None, :].conj()
 
 
 def _across(p: Array, q: Array) -> tuple[Array, Complex]:

@@ -6,14 +6,23 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.functions import conjugate, frobenius, log_difference_quotient, spectral, symmetric, transpose
+from geodp.manifolds.functions import (
+    conjugate,
+    frobenius,
+    log_difference_quotient,
+    spectral,
+    symmetric,
+    symmetric_from_vector,
+    transpose,
+    vector_from_symmetric,
+)
 from geodp.manifolds.layout import Layout, entry_names
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
@@ -130,19 +139,11 @@ class SPD(_PositiveDefinite):
         return conjugate(cholesky(p)[0], x)
 
     def log_rounding(self, p: Array, reach: float) -> float:
-        # A whitened matrix has an error of k epsilon times the condition of p times its largest eigenvalue; its logarithm,
-        # that over its smallest. The ratio of the two is at most exp(sqrt(2) reach). Past 1e4 the factors are used, whose
-        # error is that of p and of q, each with its own condition.
-        condition, spread = _condition(p), math.exp(min(math.sqrt(2.0) * reach, 300.0))
-        return 4.0 * (self.k + 4) * EPSILON * condition * (spread if spread < 1e4 else 1e4 + 2.0 * spread)
+        return whitening_rounding(self.k, _condition(p), _condition(p) * _growth(reach), _growth(reach))
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        # Conditions grow by at most exp(sqrt(2) radius) from the centre to p and q. The largest eigenvalue of q over the
-        # smallest of p bounds the rounding of the whitened matrix, the inverse of its smallest eigenvalue what the logarithm
-        # makes of it, and that is at most the largest eigenvalue of p over the smallest of q: together, the condition of p
-        # times that of q. Or else the condition of p times the spread, as above.
-        growth, condition = math.exp(min(math.sqrt(2.0) * radius, 300.0)), _condition(center)
-        return 4.0 * (self.k + 4) * EPSILON * condition * growth * (min(condition * growth, growth**2, 1e4) + 3.0)
+        most = _condition(center) * _growth(radius)
+        return whitening_rounding(self.k, most, most, _growth(2.0 * radius))
 
     # ------------------------------------------------------------------ chart: the Cholesky factor
     # Of the factor C the chart holds log C_ii and C_ij / C_ii, row by row. These coordinates are free and do not feel a change
@@ -156,9 +157,13 @@ class SPD(_PositiveDefinite):
         return v if self.k == 1 else [real for real, _ in eigenvalues(_exact_symmetric(v, self.k))]
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import cholesky, dot, positive_definite
+        from geodp.arithmetic.intervals import Undecided, cholesky, dot, enclosed_matrix, refuse_indefinite
 
-        near = cholesky(positive_definite(center))
+        try:
+            near = cholesky(enclosed_matrix(center))
+        except Undecided:
+            refuse_indefinite(center)
+            raise
         step = cholesky(_exact_symmetric(v, self.k).exp())
         chart: list[arb] = []
         for i in range(self.k):
@@ -222,7 +227,7 @@ class SPDLogEuclidean(_PositiveDefinite):
     def log_rounding(self, p: Array, reach: float) -> float:
         # The error of a logarithm is that of the eigenvalues over the smallest of them: the condition, which from p to q grows
         # by at most exp(sqrt(2) reach). Back in coordinates the condition of p enters, times the length.
-        return 4.0 * (self.k + 4) * EPSILON * _condition(p) * math.exp(min(math.sqrt(2.0) * reach, 300.0)) * (1.0 + reach)
+        return 4.0 * (self.k + 4) * EPSILON * _condition(p) * _growth(reach) * (1.0 + reach)
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
         # p is no worse conditioned than a q so far from the centre may be, and both are at most twice that far apart
@@ -233,9 +238,13 @@ class SPDLogEuclidean(_PositiveDefinite):
     # shrunk towards its mean until it is not.
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import log_of_positive_definite, positive_definite
+        from geodp.arithmetic.intervals import Undecided, enclosed_matrix, log_of_positive_definite, refuse_indefinite
 
-        log = log_of_positive_definite(positive_definite(center)) + _exact_symmetric(v, self.k)
+        try:
+            log = log_of_positive_definite(enclosed_matrix(center)) + _exact_symmetric(v, self.k)
+        except Undecided:
+            refuse_indefinite(center)
+            raise
         return [log[i, j] for i in range(self.k) for j in range(i, self.k)]
 
     def from_chart(self, x: Array) -> Array:
@@ -320,14 +329,14 @@ def log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
     """Spectrum of ``log(L^-1 q L^-T)``, ``L`` the Cholesky factor of ``p``: logarithms and eigenvectors.
 
     Near ``p`` the difference ``q - p`` is whitened instead of ``q``, which keeps the distance accurate relative to
-    itself. Where the eigenvalues spread far, the singular values of ``L^-1 L_q`` keep twice as many digits.
+    itself. Where the eigenvalues spread past :func:`most_spread`, the singular values of ``L^-1 L_q`` keep twice as many digits.
     """
     difference = conjugate(inverse, q - p)
     near = frobenius(difference) < 0.5
     values, vectors = eigh(np.where(near[..., None, None], difference, conjugate(inverse, q)))
     with np.errstate(all="ignore"):
         logs = np.where(near[..., None], np.log1p(values), np.log(values))
-    spread = ~near & ~(values[..., 0] >= 1e-4 * values[..., -1])
+    spread = ~near & ~(most_spread(p, inverse) * values[..., 0] >= values[..., -1])
     if spread.any():
         with np.errstate(all="ignore"):
             factors = _factor(np.broadcast_to(q, vectors.shape)[spread])
@@ -336,6 +345,35 @@ def log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
             left, singular, _ = np.linalg.svd(np.where(finite[:, None, None], root, 0.0))
             logs[spread], vectors[spread] = np.where(finite[:, None], 2.0 * np.log(singular), np.nan), left
     return logs, vectors
+
+
+#: Past this ratio of its eigenvalues a whitened matrix is factorised, or earlier where the condition of ``p`` costs digits too:
+#: the product of the two stays below the second number, but for ratios below the third.
+MOST_SPREAD, MOST_LOST, LEAST_SPREAD = 1e4, 1e6, 4.0
+
+
+def most_spread(p: Array, inverse: Array) -> Array:
+    """Up to which ratio of its eigenvalues a matrix whitened at ``p`` is good enough: ``p`` and its inverse factor."""
+    condition = np.trace(p, axis1=-2, axis2=-1) * frobenius(inverse) ** 2  # at least the condition number
+    return np.clip(MOST_LOST / condition, LEAST_SPREAD, MOST_SPREAD)
+
+
+def whitening_rounding(k: int, p: float, q: float, spread: float) -> float:
+    r"""A bound on the rounding error of the logarithm of ``q`` at ``p``: from their conditions, and that of ``L^-1 q L^-T``.
+
+    Whitening ``q`` leaves an error of about ``k`` epsilons times the largest eigenvalue of ``q`` over the smallest of ``p``, and
+    taking the logarithm divides it by the smallest of the whitened matrix: in all the condition of ``p`` times the spread, or
+    that of ``q``. It is done up to :func:`most_spread`. Past it the error of every step is a map next to the identity
+    that moves ``q``, or ``p``: by the condition of ``p`` or ``q`` for the Cholesky factors, and by the root of their product
+    for ``L^-1``, its product with ``L_q``, and the singular values of that. A logarithm is no farther off than its ends have
+    moved, because curvature is not positive.
+
+    In a wide ball this is within a constant of what storing a mean in floats costs, epsilon times its condition.
+    """
+    lost = p * min(spread, q)
+    if spread > MOST_SPREAD or k**2 * p * spread > MOST_LOST:  # else nothing is factorised
+        lost = min(lost, p * MOST_SPREAD, max(MOST_LOST, LEAST_SPREAD * p)) + 0.5 * (math.sqrt(p) + math.sqrt(q)) ** 2
+    return 4.0 * (k + 4) * EPSILON * lost
 
 
 def _factor(x: Array) -> Array:
@@ -359,33 +397,15 @@ def _factor(x: Array) -> Array:
 _TINY = 1e-305
 
 
-def symmetric_from_vector(vector: Array, k: int) -> Array:
-    """The symmetric matrix with these coordinates in the orthonormal basis of diagonal and scaled off-diagonal units."""
-    i, j, scale = _upper(k)
-    matrix = np.zeros((*vector.shape[:-1], k, k))
-    entries = vector / scale
-    matrix[..., i, j] = entries
-    matrix[..., j, i] = entries
-    return matrix
-
-
-def vector_from_symmetric(matrix: Array) -> Array:
-    i, j, scale = _upper(matrix.shape[-1])
-    entries: Array = matrix[..., i, j] * scale
-    return entries
-
-
-@cache
-def _upper(k: int) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
-    """Rows and columns of the entries of the upper triangle, and the lengths of their units."""
-    i, j = np.triu_indices(k)
-    return i, j, np.where(i == j, 1.0, math.sqrt(2.0))
-
-
 def _condition(p: Array) -> float:
     """The condition number; infinite where eigenvalues are next to the smallest floats, which have few digits."""
     values = np.linalg.eigvalsh(symmetric(p))
     return float(values[-1] / values[0]) if values[0] > _TINY else math.inf
+
+
+def _growth(reach: float) -> float:
+    """By how much the condition number of a matrix may change within this distance."""
+    return math.exp(min(math.sqrt(2.0) * reach, 300.0))
 
 
 def _matrix_log(p: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from geodp.inputs import EPSILON, Array, real_number, whole_number
+from geodp.manifolds.embedding import Embedding
 from geodp.manifolds.functions import angle_over_sine, sinc
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
@@ -96,6 +97,14 @@ class Sphere(Manifold):
         )  # fmt: skip
 
     @property
+    def embedding(self) -> Embedding:
+        def turn(vector: Array, q: float) -> float:
+            length = float(np.linalg.vector_norm(vector))
+            return self.radius * math.asin(q / length) if q < length else math.inf
+
+        return Embedding(self.d + 1, 2.0 * self.radius, lambda points: points, self.from_chart, turn)
+
+    @property
     def cut_locus(self) -> str:
         return f"the antipode, at distance {self.diameter:.12g}"
 
@@ -171,16 +180,8 @@ class Sphere(Manifold):
     # ------------------------------------------------------------------ chart: the ambient coordinates
 
     @property
-    def chart_size(self) -> int:
-        return self.d + 1
-
-    @property
     def chart_units(self) -> tuple[int | None, ...]:
         return (math.frexp(self.radius)[1] - 1,)
-
-    @property
-    def chart_width(self) -> int:
-        return self.d + 1
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
         """The centre is the direction of its floats."""
@@ -192,12 +193,12 @@ class Sphere(Manifold):
         x = [*(scale * entry for entry in v), angle.cos() / rate]
         # plus or minus a reflection takes the north pole to the centre; the sign keeps its axis longer than sqrt(2)
         axis = unit_vector(center)
-        sign = -1 if center[-1] < 0.0 else 1
+        sign = int(math.copysign(1.0, center[-1]))
         axis[-1] += sign
         return [-sign * entry for entry in reflect(axis, x)]
 
     def from_chart(self, x: Array) -> Array:
-        return self.raw_project(x)
+        return self.raw_project(x) if np.any(x) else self.origin
 
 
 def _square_root_shares(parts: Array) -> Array:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.inputs import EPSILON, Array, whole_number
+from geodp.manifolds.embedding import Embedding
 from geodp.manifolds.functions import sinc
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
@@ -72,6 +73,15 @@ class Torus(Manifold):
         return "an angle that differs by pi"
 
     @property
+    def embedding(self) -> Embedding:
+        def turn(vector: Array, q: float) -> float:
+            # the squares of the turns of the angles are convex in the squares of their shares of q: one angle takes all of it
+            length = float(np.linalg.vector_norm(vector.reshape(self.point_shape), axis=-1).min())
+            return math.asin(q / length) if q < length else math.inf
+
+        return Embedding(2 * self.d, 2.0 * math.sqrt(self.d), lambda x: x.reshape(*x.shape[:-2], -1), self.from_chart, turn)
+
+    @property
     def layouts(self) -> tuple[Layout, ...]:
         return (
             Layout("vectors", 2 * self.d, "sine and cosine of each angle", size="2*d"),
@@ -125,14 +135,6 @@ class Torus(Manifold):
 
     # ------------------------------------------------------------------ chart: the entries
 
-    @property
-    def chart_size(self) -> int:
-        return 2 * self.d
-
-    @property
-    def chart_width(self) -> int:
-        return 2
-
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
         """The centre is made of the directions of the rows of floats."""
         from geodp.arithmetic.intervals import unit_vector
@@ -144,7 +146,8 @@ class Torus(Manifold):
         return chart
 
     def from_chart(self, x: Array) -> Array:
-        return self.raw_project(x.reshape(self.point_shape))
+        rows = x.reshape(self.point_shape)
+        return self.raw_project(np.where(rows.any(axis=-1, keepdims=True), rows, self.origin))
 
 
 def _quarter_turn(p: Array) -> Array:

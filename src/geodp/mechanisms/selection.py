@@ -47,5 +47,4 @@ class Selection:
 
     def draw(self, scores: Sequence[int], entropy: Entropy | None = None) -> int:
         """The index of what is chosen."""
-        half = Fraction(self.epsilon) / 2
-        return choose([half * int(score) for score in scores], entropy)
+        return choose([int(score) for score in scores], Fraction(self.epsilon) / 2, entropy)

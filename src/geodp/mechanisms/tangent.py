@@ -72,9 +72,16 @@ class TangentMechanism(Mechanism):
         """Normal coordinates at the centre of the ball."""
         return self.manifold.raw_coordinates(self.ball.center, self.manifold.raw_log(self.ball.center, points))
 
+    @cached_property
+    def _company(self) -> Array:
+        """Two public points: the centre and one at the edge of the ball."""
+        return self._landed(np.eye(self.manifold.dim)[[0, 0]] * [[0.0], [self.ball.radius]])
+
     def draw(self, value: Array, entropy: Entropy | None = None) -> Draw:
         flat = Euclidean(self.manifold.dim)
-        drawn = exact.sample(flat, self.scale, self.coordinates(value), family=self.family, entropy=entropy)
+        # logarithms take other steps near the centre than far from it: with a point of each kind beside it, any value takes all
+        coordinates = self.coordinates(np.concatenate([value[None], self._company]))[0]
+        drawn = exact.sample(flat, self.scale, coordinates, family=self.family, entropy=entropy)
         return Draw(self._landed(drawn.value[None])[0], drawn.grid)
 
     def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:

@@ -39,10 +39,8 @@ from geodp.privacy.amounts import (
     root,
 )
 from geodp.privacy.cost import ApproximateCost, ConcentratedCost, Cost, GaussianCost, PureCost, SumCost, concentrated_rho, cost_of
+from geodp.privacy.neighbours import REPLACE_ONE
 from geodp.privacy.notions import ApproximateDP, Privacy
-
-#: Who the neighbours of a data set are, unless said otherwise.
-REPLACE_ONE = "replace one record"
 
 #: What kinds of cost are called in a sentence.
 _CALLED = {

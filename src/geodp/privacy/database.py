@@ -40,7 +40,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from geodp.privacy.budgets import REPLACE_ONE
+from geodp.privacy.neighbours import REPLACE_ONE
 
 #: The layout of the tables below. Every layout keeps ``geodp_schema.version``, so that any version of the library can refuse.
 SCHEMA_VERSION = 2

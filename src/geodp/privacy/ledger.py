@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from geodp.inputs import real_number
 from geodp.privacy.amounts import Amount, Number, amount_of, exact_epsilon, exact_number, shown, shown_above
-from geodp.privacy.budgets import PAIR, PURE, REPLACE_ONE, UNITS, Budget, EpsilonDelta, NoPrice, Terms, cost_claimed, terms_of
+from geodp.privacy.budgets import PAIR, PURE, UNITS, Budget, EpsilonDelta, NoPrice, Terms, cost_claimed, terms_of
 from geodp.privacy.cost import Cost, PureCost, compose, cost_from_dict
 from geodp.privacy.database import (
     CHARGES,
@@ -33,6 +33,7 @@ from geodp.privacy.database import (
     database_of,
     sha256_of,
 )
+from geodp.privacy.neighbours import REPLACE_ONE, covers
 from geodp.privacy.notions import Privacy
 
 __all__ = [
@@ -381,10 +382,10 @@ class Ledger:
     ) -> Amount:
         """What the charge is in the budget's unit, if that much is left."""
         terms = self._find(connection, layout, name, lock=lock)
-        if terms.neighbours != neighbours:
+        if not covers(neighbours, terms.neighbours):
             raise LedgerError(
-                f"the budget of {name!r} has the neighbours {terms.neighbours!r}, and this charge {neighbours!r}: charge a "
-                "budget opened for the same neighbours"
+                f"the budget of {name!r} has the neighbours {terms.neighbours!r}, and this charge {neighbours!r}, which does not "
+                "imply them: charge a budget opened for the same neighbours"
             )
         try:
             price = terms.unit.price(asked, cost)

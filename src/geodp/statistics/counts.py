@@ -1,12 +1,15 @@
 """Counts of records: how many are valid, inside a ball, beyond a radius, or below a threshold.
 
 Each record is looked at by itself, in floats: whatever that says about it, replacing one record changes each count by at most 1.
+Where the records are those of persons, a person counts by the mean of what its records say: a share of records that are valid,
+say, or one vector instead of several.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -55,10 +58,41 @@ class Coverage:
     def compute(self, x: Any, n: int) -> Array:
         ball = self.domain
 
-        def counts(records: Array) -> Array:
-            return np.array([ball.manifold.valid(records).sum(), ball.contains(records).sum()], dtype=np.float64)
+        def valid_and_inside(records: Array) -> Array:
+            return np.stack([ball.manifold.valid(records), ball.contains(records)], axis=-1).astype(np.float64)
 
-        return sum_over(x, ball.manifold, counts)
+        return sum_over(x, ball.manifold, valid_and_inside, n)
+
+
+@final
+@dataclass(frozen=True)
+class Count:
+    """How many records, or persons, there are: one number, which adding or removing one of them changes by 1."""
+
+    kind: ClassVar[str] = "count"
+    words: ClassVar[str] = "the count"
+
+    @property
+    def place(self) -> Manifold:
+        return self.codomain
+
+    @property
+    def codomain(self) -> Manifold:
+        return Euclidean(1)
+
+    @property
+    def ball(self) -> None:
+        """None: a count is in no ball."""
+
+    @property
+    def tolerance(self) -> float:
+        return 0.0
+
+    def sensitivity(self, n: int) -> float:
+        return 1.0
+
+    def check(self, n: int) -> None:
+        """Counts can always be computed."""
 
 
 def normal_coordinates(ball: Ball, records: Array) -> Array:
@@ -73,26 +107,27 @@ def normal_coordinates(ball: Ball, records: Array) -> Array:
         return coordinates * np.where(length > ball.radius, ball.radius / length * (1.0 - 1e-15), 1.0)
 
 
-def beyond(x: Any, center: Ball, radii: Array) -> list[int]:
-    """For each radius, how many records are farther from the centre than that; invalid records are not."""
+def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
+    """For each radius, how many of ``n`` records are farther from the centre than that; invalid records are not."""
 
     # as many records as have a length of at most t, counted at each t
-    def within(records: Array) -> Array:
-        length = np.sort(np.linalg.vector_norm(normal_coordinates(center, records), axis=-1))
-        return np.append(np.searchsorted(length, radii, side="right"), len(records)).astype(np.float64)
+    def within(rows: Array) -> Array:
+        length = np.sort(np.linalg.vector_norm(rows, axis=-1))
+        return np.searchsorted(length, radii, side="right").astype(np.float64)
 
-    counts = sum_over(x, center.manifold, within)
-    return [int(counts[-1] - count) for count in counts[:-1]]
+    counts = sum_over(x, center.manifold, partial(normal_coordinates, center), n, within)
+    return [n - int(count) for count in counts]
 
 
-def below(x: Any, ball: Ball, directions: Array, thresholds: Array) -> list[list[int]]:
-    """For each direction (a row) and threshold, how many records have a coordinate along it below that."""
+def below(x: Any, ball: Ball, directions: Array, thresholds: Array, n: int) -> list[list[int]]:
+    """For each direction (a row) and threshold, how many of ``n`` records have a coordinate along it below that."""
 
-    def counts(records: Array) -> Array:
-        along = np.sort(normal_coordinates(ball, records) @ directions.T, axis=0)
+    def counts(rows: Array) -> Array:
+        along = np.sort(rows @ directions.T, axis=0)
         return np.stack([np.searchsorted(column, thresholds) for column in along.T]).astype(np.float64)
 
-    return [[int(count) for count in row] for row in sum_over(x, ball.manifold, counts)]
+    table = sum_over(x, ball.manifold, partial(normal_coordinates, ball), n, counts)
+    return [[int(count) for count in row] for row in table]
 
 
 @final
@@ -133,5 +168,4 @@ class TangentMean:
         """Sums can always be computed."""
 
     def compute(self, x: Any, n: int) -> Array:
-        total = sum_over(x, self.domain.manifold, lambda records: normal_coordinates(self.domain, records).sum(axis=0))
-        return total / n
+        return sum_over(x, self.domain.manifold, partial(normal_coordinates, self.domain), n) / n

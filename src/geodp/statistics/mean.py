@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
@@ -16,6 +16,7 @@ from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.records.chunks import Records, open_records
+from geodp.records.persons import Indices, Persons
 from geodp.statistics.secants import MEMORY, accelerated
 from geodp.statistics.sensitivity import Bound, sensitivity
 
@@ -111,6 +112,8 @@ class FrechetMean:
 
     ball: Ball
     bound: Bound = "sharp"
+    #: Whether each of ``n`` is a person, whose records are averaged first.
+    persons: bool = False
 
     kind: ClassVar[str] = "mean"
     words: ClassVar[str] = "the mean of the clipped records"
@@ -127,9 +130,12 @@ class FrechetMean:
     def tolerance(self) -> float:
         """How far the computed mean may be from the exact one, for every data set in the ball: a function of the ball alone.
 
-        The solver's tolerance, and the difference between the computed point and the exact one that its floats define.
+        The solver's tolerance, and the difference between the computed point and the exact one that its floats define. The mean
+        of a person's records is wrong by as much. Points that all move by ``t`` move their mean by at most ``t s/b``, where ``s``
+        bounds the derivative of ``log_p(x)`` in ``x`` and ``b`` the Hessian from below: both are 1 without positive curvature.
         """
-        return default_tolerance(self.ball) + 4.0 * self.codomain.log_rounding_in_ball(self.ball.center, self.ball.reach)
+        once = _tolerance(self.ball)
+        return once * (1.0 + _most_stretch(self.ball) / flatness(self.ball)) if self.persons else once
 
     def sensitivity(self, n: int) -> float:
         """How far apart the exact means of neighbouring data sets of ``n`` records may be: :func:`geodp.sensitivity`."""
@@ -137,12 +143,16 @@ class FrechetMean:
 
     def check(self, n: int) -> None:
         """A sentence if means in this ball cannot be computed."""
-        ball, tolerance = self.ball, self.tolerance
-        if not tolerance < 0.1 * ball.radius:
+        ball = self.ball
+        if not _resolved(ball):
+            smaller = [Ball(ball.manifold, ball.center, ball.radius * 0.9**i) for i in range(1, 40)]
+            largest = next((f"{each.radius:.2g}" for each in smaller if _resolved(each)), None)
+            remedy = "a centre with a smaller condition number would work"
+            if largest is not None:
+                remedy = f"a radius of {largest} would work, and private_ball can look for a smaller ball inside this one"
             raise ValueError(
-                f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {tolerance:.2g}, more "
-                f"than a tenth of the radius {ball.radius:g}. A smaller radius, or a centre with a smaller condition number, "
-                "would work"
+                f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {self.tolerance:.2g}, "
+                f"more than a tenth of the radius {ball.radius:g}; {remedy}"
             )
         if flatness(ball) < 1e-3:
             raise ValueError(
@@ -152,9 +162,28 @@ class FrechetMean:
 
     def compute(self, x: Any, n: int, progress: Progress | None = None) -> Array:
         """The mean of exactly ``n`` records, to the default tolerance; refused if ``x`` holds another number of them."""
+        if isinstance(x, Persons):
+            x = x.each(partial(_means_of_persons, self.ball))
         records = open_records(x, self.ball, None)
         records.check_count(n)
         return _Solver(records, progress).solve(None, least_passes(self.ball, records.evaluator.hessian)).point
+
+    def compute_each(self, arrays: list[Array]) -> Array:
+        """The means of several data sets, a row each, together."""
+        from geodp.statistics.many import group_means
+
+        starts = np.append(0, np.cumsum([len(array) for array in arrays]))
+        with np.errstate(all="ignore"):
+            records = np.concatenate([array.astype(np.float64) for array in arrays])
+        return group_means(records, starts, self.ball, steady=True).points
+
+
+def _resolved(ball: Ball) -> bool:
+    return _tolerance(ball) < 0.1 * ball.radius
+
+
+def _tolerance(ball: Ball) -> float:
+    return default_tolerance(ball) + 4.0 * ball.manifold.log_rounding_in_ball(ball.center, ball.reach)
 
 
 def default_tolerance(ball: Ball) -> float:
@@ -211,6 +240,19 @@ def flatness(ball: Ball) -> float:
     return angle / math.tan(angle) if angle > 0.0 else 1.0
 
 
+def _most_stretch(ball: Ball) -> float:
+    """By how much a small move of a point in the ball is lengthened in its logarithm at another one, at most."""
+    angle = 2.0 * math.sqrt(ball.manifold.curvature) * ball.reach
+    return angle / math.sin(angle) if angle > 0.0 else 1.0
+
+
+def _means_of_persons(ball: Ball, records: Array, starts: Indices) -> Array:
+    """The mean of each person's records, clipped into the ball."""
+    from geodp.statistics.many import group_means
+
+    return group_means(records, np.append(starts, len(records)), ball, steady=True).points
+
+
 class _State(NamedTuple):
     """What one pass over the data says about a point. Tangent vectors are coordinates in the orthonormal frame there."""
 
@@ -231,6 +273,8 @@ class _Solver:
         self.most_rounding, self.goal = _rounding(ball), default_tolerance(ball)
         self.dim, self.root = self.manifold.dim, math.sqrt(-self.manifold.lowest_curvature)
         self.target = self.goal
+        # in the widest balls the energy has curved valleys with an almost flat floor, where Newton's steps lead astray
+        self.uses_hessian = records.evaluator.hessian != "in full" or flatness(ball) > 0.01
         self.tight = False
         self.passes = 0
         self.trust = 2.0 * ball.reach
@@ -333,7 +377,8 @@ class _Solver:
         log = mass * (total.log + total.log_low)
         gamma = math.sqrt(log @ log)
         square, reach = mass * total.square, 1.0001 * total.reach
-        step = self.records.evaluator.step(p, log, self._hessian(total, square, gamma)) if total.seen > 0.0 else log
+        told = self.uses_hessian and total.seen > 0.0
+        step = self.records.evaluator.step(p, log, self._hessian(total, square, gamma)) if told else log
         # what holds everywhere in the ball is had at once; what holds here costs more, and is asked where it may decide
         bound, rounding = self._bound(gamma, square, self.most_rounding)
         state = _State(p, log, step, gamma, 0.5 * square, bound, rounding, reach)

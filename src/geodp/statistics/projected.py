@@ -8,9 +8,15 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from geodp.inputs import Array
-from geodp.manifolds import Euclidean, Manifold
+from geodp.manifolds import Embedding, Euclidean, Manifold
 from geodp.records.sums import sum_over
-from geodp.statistics.embedding import Embedding, embedding_of
+
+
+def embedding_of(manifold: Manifold) -> Embedding:
+    """The embedding of a manifold, or a sentence if there is none."""
+    if manifold.embedding is None:
+        raise ValueError(f"there is no projected mean on {manifold}: it is for compact spaces; give a wide ball instead")
+    return manifold.embedding
 
 
 @final
@@ -59,6 +65,6 @@ class ProjectedMean:
         def vectors(records: Array) -> Array:
             invalid = ~manifold.valid(records)
             mask = invalid.reshape(-1, *(1,) * len(manifold.point_shape))
-            return write(manifold.raw_project(np.where(mask, manifold.origin, records))).sum(axis=0)
+            return write(manifold.raw_project(np.where(mask, manifold.origin, records)))
 
-        return sum_over(x, manifold, vectors) / n
+        return sum_over(x, manifold, vectors, n) / n

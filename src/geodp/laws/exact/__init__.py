@@ -34,12 +34,11 @@ probability, and rounding might never end. There is no largest precision and no 
 
 **What is not claimed.** The bits are those of the operating system's generator, so that "independent and fair"
 holds for everyone who cannot break it. The number of trials is independent of the centre: the accept and reject
-decisions never see it. The *time* of a draw is not proved to be: balls carry the centre's digits, and a coordinate
-that needs a repetition is one that lies near a boundary. At the starting precision that is an event of probability
-about ``2^-80``, for every centre of a condition number that floats can hold. Some work on the centre itself also
-takes a time that depends on its digits (pivots over the rational numbers for subspaces and shapes, rotations of
-Jacobi for the log-Euclidean metric). In Euclidean space the spare bits cover centres up to about ``2^80`` times the
-scale.
+decisions never see it. The *time* of a draw is not proved to be. It takes the same steps whatever the centre, and with
+numbers of the same length (:func:`~geodp.arithmetic.intervals.enclosed`): the tests count them. But a coordinate that needs
+a repetition is one that lies near a boundary. At the starting precision that is an event of probability about ``2^-80``, for
+every centre of a condition number that floats can hold (for the log-Euclidean metric, up to ``10^15``). In Euclidean
+space the spare bits cover centres up to about ``2^80`` times the scale.
 """
 
 from __future__ import annotations
@@ -220,7 +219,7 @@ def _setting(manifold: Manifold, sigma: float, family: Family, grid_exponent: in
         )
     exponent = default_grid_exponent(manifold, sigma) if grid_exponent is None else int(grid_exponent)
     unit = min((unit for unit in manifold.chart_units if unit is not None), default=None)
-    coarsest = None if unit is None else unit - 10 - manifold.chart_width.bit_length()
+    coarsest = None if unit is None else unit - 10 - max(manifold.point_shape).bit_length()
     if coarsest is not None and exponent > coarsest:
         raise ValueError(f"grid_exponent is {exponent}, but points of {manifold} need a grid of 2**{coarsest} or finer")
     # exp(v) spreads over exp(1.5 s): a few bits for each unit of the radius, up to some multiple of where the noise is

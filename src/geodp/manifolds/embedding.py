@@ -1,0 +1,40 @@
+"""Compact manifolds in Euclidean spaces: points as vectors, and the nearest point to a vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+from geodp.inputs import Array
+
+
+@final
+@dataclass(frozen=True)
+class Embedding:
+    """A compact manifold in the space ``R^dim``, such that every isometry of the manifold is one of the space.
+
+    ``diameter`` is the largest distance of two points in the space, and so what one record can move a sum of vectors by.
+    ``write`` gives points as vectors, ``(..., dim)``, whichever array stands for a point. ``nearest`` is the point next to one
+    vector: a function of the vector alone that never fails, also where several are equally near. ``turn(vector, q)`` bounds how
+    far, in geodesic distance, the nearest point may be from that of any vector within ``q``; infinite if it may be anywhere.
+    """
+
+    dim: int
+    diameter: float
+    write: Callable[[Array], Array]
+    nearest: Callable[[Array], Array]
+    turn: Callable[[Array, float], float]
+
+
+def turn_across_gap(gap: float, q: float, speed: float) -> float:
+    """How far ``q`` may turn an eigenspace or polar factor, where ``gap`` keeps it apart from the others.
+
+    The projector onto the leading eigenvectors of a matrix with a gap ``g`` after them moves at a speed of at most ``1/(sqrt(2)
+    g)`` in geodesic distance, for only the off-diagonal block counts, twice; and the gap shrinks by at most ``sqrt(2)`` times the
+    distance. So it moves by at most ``log(g/(g - sqrt(2) q))/2``, ``speed`` one half. The rotation next to a matrix whose two
+    smallest signed singular values add up to ``g`` moves by at most twice as much, by the same argument with ``sqrt(2)/g``.
+    """
+    left = gap - math.sqrt(2.0) * q
+    return speed * math.log(gap / left) if left > 0.0 else math.inf

@@ -1,0 +1,61 @@
+"""Parts of an amount of privacy, for releases that are made of several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from geodp.privacy.cost import concentrated_rho, selection_epsilon
+from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
+
+
+def split(privacy: Privacy, shares: Sequence[float]) -> list[Privacy]:
+    """Parts of an amount of privacy that together keep it; approximate privacy is split through the larger of epsilon and rho.
+
+    >>> split(PureDP(1.0), [0.5, 0.5])[0].epsilon < 0.5, split(ZeroConcentratedDP(0.1), [1.0])[0].rho <= 0.1
+    (True, True)
+    """
+    safe = [share * (1.0 - 1e-12) for share in shares]  # sums of floats round up
+    match privacy:
+        case PureDP():
+            return [PureDP(privacy.epsilon * share) for share in safe]
+        case ZeroConcentratedDP():
+            return [ZeroConcentratedDP(privacy.rho * share) for share in safe]
+        case GaussianDP():
+            return [GaussianDP(privacy.mu * math.sqrt(share)) for share in safe]
+        case ApproximateDP():
+            rho = concentrated_rho(privacy) or 0.0
+            pure, concentrated = PureDP(privacy.epsilon * min(safe)), ZeroConcentratedDP(rho * min(safe))
+            better = selection_epsilon(concentrated) > selection_epsilon(pure)
+            return split(ZeroConcentratedDP(rho) if better else PureDP(privacy.epsilon), shares)
+    raise TypeError(f"{privacy!r} is no notion of privacy")
+
+
+def set_aside(privacy: Privacy, shares: Sequence[float]) -> tuple[list[Privacy], Privacy]:
+    """Small parts of an amount of privacy, and the rest of it; together they keep it. All of delta stays with the rest.
+
+    >>> (count,), rest = set_aside(ApproximateDP(1.0, 1e-6), [0.1])
+    >>> count.epsilon < 0.1, rest.epsilon < 0.9, rest.delta
+    (True, True, 1e-06)
+    """
+    if not shares:
+        return [], privacy
+    rest = 1.0 - sum(shares)
+    if isinstance(privacy, ApproximateDP):
+        *parts, last = split(PureDP(privacy.epsilon), [*shares, rest])
+        assert isinstance(last, PureDP)
+        return parts, ApproximateDP(last.epsilon, privacy.delta)
+    *parts, last = split(privacy, [*shares, rest])
+    return parts, last
+
+
+def halves(privacy: Privacy) -> Privacy:
+    """What two releases may spend each, so that both together keep an amount of privacy.
+
+    >>> halves(ApproximateDP(1.0, 1e-6)).delta < 5.1e-7, halves(GaussianDP(1.0)).mu < 0.70711
+    (True, True)
+    """
+    if isinstance(privacy, ApproximateDP):
+        half = 0.5 * (1.0 - 1e-12)
+        return ApproximateDP(privacy.epsilon * half, privacy.delta * half)
+    return split(privacy, [0.5, 0.5])[0]

@@ -1,0 +1,746 @@
+"""What comes out of a release: a value, its receipt, and how receipts are stored and read again. All of it is public."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any, NamedTuple, final, get_args
+
+import numpy as np
+
+from geodp._version import __version__
+from geodp.files import parse_manifold
+from geodp.inputs import Array, is_line
+from geodp.laws.flat import Family
+from geodp.manifolds import Manifold
+from geodp.manifolds.ball import Ball
+from geodp.mechanisms.intrinsic import IntrinsicMechanism, intrinsic_cost
+from geodp.mechanisms.mechanism import Mechanism
+from geodp.mechanisms.tangent import TangentMechanism, stretch_of_log, tangent_cost
+from geodp.privacy.cost import Cost, PureCost, compose, cost_from_dict, cost_of
+from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
+from geodp.privacy.notions import Privacy, privacy_of
+from geodp.privacy.splitting import halves, set_aside
+from geodp.statistics.counts import Count, Coverage
+from geodp.statistics.mean import FrechetMean
+from geodp.statistics.projected import ProjectedMean
+from geodp.statistics.sensitivity import Bound
+from geodp.statistics.statistic import ClaimedSummary, Statistic
+
+EXACT = "exact"
+SIMULATED = "simulated"
+
+#: Probabilities for which a stored receipt holds the error.
+QUANTILES = (0.5, 0.95)
+#: The part of the privacy that a noisy count is given, where the number of records is private.
+COUNT_SHARE = 0.1
+
+#: What a group may be called.
+Name = str | int | float | bool
+
+
+def parts_of(privacy: Privacy, counted: bool, coverage: float) -> tuple[list[Privacy], Privacy]:
+    """What the counts in a release are given of its privacy, that of records before that of coverage, and the rest."""
+    return set_aside(privacy, [COUNT_SHARE] * counted + [coverage] * (coverage > 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A private summary and everything that may be said about how it came about: public parameters, and nothing else.
+
+    ``print`` shows a receipt; :meth:`to_json` and :meth:`from_json` store and restore it. ``cost`` has the whole privacy curve.
+
+    >>> import numpy as np
+    >>> from geodp import SPD, Ball, private_mean
+    >>> release = private_mean(np.tile(np.eye(2), (1000, 1, 1)), Ball(SPD(2), np.eye(2), radius=1.0), epsilon=1.0)
+    >>> round(release.error_quantile(0.95), 4)  # known before the draw: the value is within this with probability 95%
+    0.0126
+    >>> np.array_equal(Release.from_json(release.to_json()).value, release.value)
+    True
+    """
+
+    value: Array
+    privacy: Privacy
+    noise: Mechanism
+    statistic: Statistic
+    n: int | None
+    sensitivity: float
+    tolerance: float
+    numerics: str
+    grid: float | None
+    dataset: str | None = None
+    charge: int | None = None
+    neighbours: str = REPLACE_ONE
+    #: What each of ``n`` is.
+    unit: Unit = "record"
+    #: The vector that the value was computed from, where that is not the value itself.
+    vector: Array | None = None
+    #: The noisy count of records or persons, where their number is private: ``n`` of them were used.
+    count: Release | None = None
+    #: Noisy counts of those that are valid and in the ball, if they were asked for, and the part of the privacy they were given.
+    coverage: CoverageRelease | None = None
+    coverage_share: float = 0.0
+    version: str = __version__
+
+    @property
+    def manifold(self) -> Manifold:
+        """Where the records are, and the value if it is a point."""
+        place = self.statistic.place
+        return place.manifold if isinstance(place, Ball) else place
+
+    @property
+    def ball(self) -> Ball | None:
+        """The public ball of the records, if there is one."""
+        place = self.statistic.place
+        return place if isinstance(place, Ball) else None
+
+    @property
+    def bound(self) -> Bound | None:
+        """The sensitivity bound of a mean; None for a summary whose sensitivity is the caller's claim."""
+        return self.statistic.bound if isinstance(self.statistic, FrechetMean) else None
+
+    @property
+    def mechanism(self) -> str:
+        return self.noise.name
+
+    @property
+    def scale(self) -> float:
+        return self.noise.scale
+
+    @property
+    def projected(self) -> bool:
+        return self.noise.projected
+
+    @property
+    def cost(self) -> Cost:
+        """What the release spends, in every notion of privacy, with the counts that are part of it."""
+        return compose([*(part.cost for part in self._parts), self._own_cost]) if self._parts else self.noise.cost
+
+    @property
+    def _own_cost(self) -> Cost:
+        # where the number of records was drawn first, what noise it leads to was not known when the budget was charged
+        return self.noise.cost if self.count is None else cost_of(self._own_privacy)
+
+    @property
+    def _own_privacy(self) -> Privacy:
+        """The part of the privacy that the value itself has."""
+        return parts_of(self.privacy, self.count is not None, self.coverage_share)[1]
+
+    @property
+    def _parts(self) -> list[Release]:
+        return [part for part in (self.count, self.coverage) if part is not None]
+
+    @property
+    def epsilon(self) -> float | None:
+        """The epsilon that was asked for, if one was."""
+        return self.privacy.parameters().get("epsilon")
+
+    @property
+    def delta(self) -> float | None:
+        """The delta that was asked for, if one was."""
+        return self.privacy.parameters().get("delta")
+
+    @property
+    def rho(self) -> float | None:
+        """The rho that was asked for, if one was."""
+        return self.privacy.parameters().get("rho")
+
+    @property
+    def mu(self) -> float | None:
+        """The mu that was asked for, if one was."""
+        return self.privacy.parameters().get("mu")
+
+    @property
+    def private(self) -> bool:
+        """Whether the noise came from the exact sampler and the operating system's entropy."""
+        return self.numerics == EXACT
+
+    def error_quantile(self, q: float) -> float:
+        """A distance that the true value is within with probability ``q``: from public numbers alone.
+
+        The true value is the mean of the clipped records, or the caller's summary.
+        """
+        return self.noise.error_quantile(q) + self.tolerance
+
+    def expected_error(self) -> float:
+        """A bound on the expected distance to the true value: from public numbers alone."""
+        return self._expected_error
+
+    @cached_property
+    def _expected_error(self) -> float:
+        return self.noise.expected_error() + self.tolerance
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the expected error exceeds the radius of the ball, so that its centre would have told as much."""
+        return self.n == 0 or says_nothing(self.noise, self.statistic.ball)
+
+    def to_json(self) -> str:
+        """The release as JSON text."""
+        ball = self.ball
+        errors = {"expected": self.expected_error(), **{f"{q:g}": self.error_quantile(q) for q in QUANTILES}}
+        cost = {
+            **self.cost.to_dict(),
+            "spends": {name: _finite(getattr(self.cost, name)) for name in ("epsilon", "rho", "mu", "advantage")},
+        }
+        return json.dumps(
+            {
+                "geodp": self.version,
+                "summary": self.statistic.kind,
+                "mechanism": self.mechanism,
+                "private": self.private,
+                "numerics": self.numerics,
+                **self.privacy.parameters(),
+                "notion": self.privacy.words,
+                "cost": cost,
+                "neighbours": self.neighbours,
+                "unit": self.unit,
+                "n": self.n,
+                "manifold": repr(self.manifold),
+                "center": None if ball is None else ball.center.tolist(),
+                "radius": None if ball is None else ball.radius,
+                "bound": self.bound,
+                "sensitivity": self.sensitivity,
+                "tolerance": self.tolerance,
+                "scale": self.scale,
+                "grid": self.grid,
+                "projected": self.projected,
+                "error": errors,
+                "dataset": self.dataset,
+                "charge": self.charge,
+                "value": self.value.tolist(),
+                **({} if self.vector is None else {"vector": self.vector.tolist()}),
+                **({} if self.count is None else {"count": json.loads(self.count.to_json())}),
+                **({} if self.coverage is None else {"coverage": json.loads(self.coverage.to_json())}),
+                **({} if self.coverage is None else {"coverage_share": self.coverage_share}),
+                **({} if not self._parts else {"noise_cost": self.noise.cost.to_dict()}),
+            },
+            indent=2,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """The release that :meth:`to_json` stored, now or in an older version, or a ``ValueError`` that names the wrong field."""
+        wrong: str | None = "pass what Release.to_json returned"
+        try:
+            stored: dict[str, Any] = json.loads(text)
+            wrong = _first_invalid(stored)
+            if wrong is None:
+                return _restored(stored)
+        except _InvalidField as reason:
+            wrong = str(reason)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+            pass
+        # no field is quoted: the text may be anything, such as a file of records
+        raise ValueError(f"this is not the JSON text of a release: {wrong or 'its fields contradict each other'}")
+
+    def __str__(self) -> str:
+        rows = [
+            *self._results(),
+            ("privacy", f"{self.privacy}, {self.privacy.words}; neighbours: {self.neighbours}"),
+            ("cost", cost_in_words(self.cost)),
+            *self._errors(),
+            ("manifold", repr(self.manifold)),
+            *_about_ball(self.ball),
+        ]
+        rows += self._about_records()
+        claimed = isinstance(self.statistic, ClaimedSummary)
+        source = ", as claimed by the caller, not checked" if claimed else f", bound: {self.bound}" if self.bound else ""
+        projected = f"; projected onto the ball: {'yes' if self.projected else 'no'}" if self.statistic.ball else ""
+        rows += [
+            ("mechanism", f"{self.mechanism}, scale {self.scale:.6g}{projected}"),
+            ("sensitivity", f"{self.sensitivity:.6g}{source}; numerical error at most {self.tolerance:.2g}"),
+            (
+                "numerics",
+                f"exact arithmetic, rounded to multiples of {self.grid:.3g}" if self.private else "floating-point simulation",
+            ),
+            ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
+            ("geodp", self.version),
+        ]
+        head = f"PRIVATE {self.statistic.kind.upper()}"
+        head = head if self.private else "SIMULATION - NOT PRIVATE: do not publish this as a private release"
+        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
+
+    def _about_records(self) -> list[tuple[str, str]]:
+        rows = []
+        if self.count is not None:
+            number, away = round(float(self.count.value[0])), self.count.error_quantile(0.95)
+            rows.append((f"{self.unit}s", f"about {number}, within {away:.3g} with probability 95%; {self.n} were used"))
+        elif self.n is not None:
+            rows.append((f"{self.unit}s", f"{self.n}"))
+        if self.coverage is not None:
+            rows += [*self.coverage._results(), *(("", text) for _, text in self.coverage._errors())]
+        elif isinstance(self.statistic, FrechetMean):
+            rows.append(("coverage", f"nothing is known about how many {self.unit}s were valid or in the ball"))
+        return rows
+
+    def _results(self) -> list[tuple[str, str]]:
+        """What was released, for the receipt."""
+        return [("value", _written(self.value))]
+
+    def _errors(self) -> list[tuple[str, str]]:
+        """How far that may be from the truth, for the receipt."""
+        rows = [
+            ("error", f"within {self.error_quantile(0.95):.3g} of {self.statistic.words} with probability 95%"),
+            ("", f"on average at most {self.expected_error():.3g} away (geodesic distance)"),
+        ]
+        return [*rows, ("", SAYS_NOTHING)] if self.says_nothing else rows
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CoverageRelease(Release):
+    """Noisy counts: how many records are points of the manifold, and how many are in the ball."""
+
+    @property
+    def valid(self) -> int:
+        """About how many records are points of the manifold."""
+        return self._count(0)
+
+    @property
+    def inside(self) -> int:
+        """About how many records are points in the ball."""
+        return self._count(1)
+
+    def _count(self, i: int) -> int:
+        # a count is known to be between 0 and n: what noise makes of it beyond that is cut off
+        return int(np.clip(np.round(self.value[i]), 0, self.n))
+
+    def _results(self) -> list[tuple[str, str]]:
+        return [
+            ("valid", f"about {self.valid} of {self.n} {self.unit}s are points of {self.manifold}"),
+            ("inside", f"about {self.inside} are in the ball"),
+        ]
+
+    def _errors(self) -> list[tuple[str, str]]:
+        return [("error", f"both within {self.error_quantile(0.95):.3g} of the true counts with probability 95%")]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProjectedRelease(Release):
+    """A projected mean: the point next to a noisy mean vector, with an error that the vector itself tells."""
+
+    def error_quantile(self, q: float) -> float:
+        """A geodesic distance that the projected mean of the records is within with probability ``q``.
+
+        Noise moved the mean vector by no more than a quantile of its length, so the true vector is that close to the released
+        one: ``turn`` of :class:`geodp.manifolds.Embedding` says how far apart their nearest points can be. At most the
+        diameter of the space, which says nothing.
+        """
+        assert isinstance(self.statistic, ProjectedMean)
+        assert self.vector is not None
+        reach = self.noise.error_quantile(q) + self.tolerance
+        return min(self.statistic.embedding.turn(self.vector, reach), self.manifold.diameter)
+
+    def expected_error(self) -> float:
+        """The mean of :meth:`error_quantile` over all probabilities: a bound on the expected distance."""
+        levels = (np.arange(64) + 0.5) / 64.0
+        return float(np.mean([self.error_quantile(float(q)) for q in levels]))
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether noise of a size that is not rare can have turned the mean anywhere."""
+        return self.error_quantile(0.95) >= self.manifold.diameter
+
+    def _errors(self) -> list[tuple[str, str]]:
+        if self.says_nothing:
+            return [("error", "this release cannot tell any direction: the records point everywhere, or are too few")]
+        return super()._errors()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GroupedRelease(Mapping[Name, Release]):
+    """One release for each group, by its name. They were charged together: every record, or person, is in one group only.
+
+    If labels are private a replacement may change two groups: then all together cost what two of the releases cost.
+    """
+
+    releases: Mapping[Name, Release]
+    privacy: Privacy
+    neighbours: str
+    dataset: str | None = None
+    charge: int | None = None
+    version: str = __version__
+
+    def __getitem__(self, name: Name) -> Release:
+        return self.releases[name]
+
+    def __iter__(self) -> Iterator[Name]:
+        return iter(self.releases)
+
+    def __len__(self) -> int:
+        return len(self.releases)
+
+    @property
+    def cost(self) -> Cost:
+        """What all releases spend together, in every notion of privacy."""
+        return cost_of_groups([release.cost for release in self.values()], self.privacy, self.halved)
+
+    @property
+    def halved(self) -> bool:
+        """Whether each group has half of the privacy."""
+        return any(release.privacy != self.privacy for release in self.values())
+
+    @property
+    def private(self) -> bool:
+        return all(release.private for release in self.values())
+
+    def to_json(self) -> str:
+        """The releases as JSON text."""
+        return json.dumps(
+            {
+                "geodp": self.version,
+                "summary": "groups",
+                "private": self.private,
+                **self.privacy.parameters(),
+                "notion": self.privacy.words,
+                "cost": self.cost.to_dict(),
+                "neighbours": self.neighbours,
+                "dataset": self.dataset,
+                "charge": self.charge,
+                "groups": [{"name": name, "release": json.loads(release.to_json())} for name, release in self.items()],
+            },
+            indent=2,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> GroupedRelease:
+        """The releases that :meth:`to_json` stored, or a ``ValueError``."""
+        try:
+            stored = json.loads(text)
+            privacy = privacy_of(*(stored.get(name) for name in ("epsilon", "delta", "rho", "mu")))
+            groups = {group["name"]: Release.from_json(json.dumps(group["release"])) for group in stored["groups"]}
+            found = cls(groups, privacy, stored["neighbours"], stored["dataset"], stored["charge"], stored["geodp"])
+            if (
+                stored["summary"] == "groups"
+                and groups
+                and len(groups) == len(stored["groups"])
+                and stored["private"] is found.private
+                and cost_from_dict(stored["cost"]) == found.cost
+                and stored["notion"] == privacy.words
+                and is_line(found.version)
+                and found.consistent
+            ):
+                return found
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+            pass
+        # no field is quoted: the text may be anything, such as a file of records
+        raise ValueError("this is not the JSON text of releases by group: pass what GroupedRelease.to_json returned")
+
+    @property
+    def consistent(self) -> bool:
+        """Whether the releases are about the neighbours and the privacy of the whole, and about its charge."""
+        first = next(iter(self.values()))
+        own = (first.unit, first.neighbours)
+        whole = {
+            replace_one(first.unit): replace_one(first.unit),
+            change_one(first.unit): change_one(first.unit),
+        }
+        if self.halved:
+            whole = {add_or_remove_one(first.unit): replace_one(first.unit)}
+        elif first.neighbours == add_or_remove_one(first.unit):
+            whole = {first.neighbours: first.neighbours}
+        share = halves(self.privacy) if self.halved else self.privacy
+        return whole.get(first.neighbours) == self.neighbours and all(
+            (release.unit, release.neighbours) == own
+            and release.privacy == share
+            and (release.dataset, release.charge) == (self.dataset, self.charge)
+            for release in self.values()
+        )
+
+    def __str__(self) -> str:
+        head = "PRIVATE RELEASES BY GROUP" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        rows = [
+            ("groups", f"{len(self)}"),
+            ("privacy", f"{self.privacy}, {self.privacy.words}, for all of them; neighbours: {self.neighbours}"),
+            ("cost", cost_in_words(self.cost)),
+        ]
+        texts = [head, *(f"  {name:<12}{text}" for name, text in rows)]
+        return "\n".join([*texts, *(f"\ngroup {name}: {release}" for name, release in self.items())])
+
+
+def cost_of_groups(costs: list[Cost], privacy: Privacy, halved: bool) -> Cost:
+    """What releases of groups spend together: one record is in one group, or if it may change it in two.
+
+    Where the groups do not all have the same cost, each keeps the privacy that was asked for, and so do all together.
+    """
+    same = all(cost == costs[0] for cost in costs)
+    if halved:
+        return compose([costs[0], costs[0]]) if same else cost_of(privacy)
+    return costs[0] if same else cost_of(privacy)
+
+
+SAYS_NOTHING = "this release says nothing about the data: its expected error exceeds the radius of the ball"
+
+
+def says_nothing(noise: Mechanism, ball: Ball | None) -> bool:
+    """Whether a release with this noise would tell no more than the public centre of the ball."""
+    return ball is not None and noise.expected_error() > ball.radius
+
+
+def cost_in_words(cost: Cost) -> str:
+    """What was spent, in a line; a cost that is known for some delta only is said for one."""
+    known = str(cost) or f"epsilon {cost.epsilon_at(1e-6):.4g} at delta 1e-6"
+    return f"{known}; advantage at most {cost.advantage:.3g}"
+
+
+def _written(point: Array) -> str:
+    # all of it, however long: on a screen there may be no other copy
+    every = point.size + 1
+    return np.array2string(point, precision=6, suppress_small=True, separator=", ", prefix=" " * 14, threshold=every)
+
+
+def _about_ball(ball: Ball | None) -> list[tuple[str, str]]:
+    if ball is None:
+        return []
+    origin = " (the origin)" if np.array_equal(ball.center, ball.manifold.origin) else ""
+    center = np.array2string(ball.center, precision=6, suppress_small=True, separator=", ", prefix=" " * 14)
+    return [("radius", f"{ball.radius:g}, of the public ball"), ("center", f"{center}{origin}")]
+
+
+# ---------------------------------------------------------------------- reading receipts
+
+Stored = dict[str, Any]
+
+
+class Kind(NamedTuple):
+    """How releases of one kind of statistic are made from a draw, and read from a receipt."""
+
+    release: type[Release]
+    #: The statistic that a receipt is about.
+    statistic: Callable[[Stored, Manifold, Ball | None], Statistic]
+    #: The value, from the vector that was drawn; None if they are the same.
+    value: Callable[[Any, Array], Array] | None = None
+    #: Fields of a receipt that must not be null.
+    needs: tuple[str, ...] = ()
+
+
+def _projected_value(statistic: ProjectedMean, vector: Array) -> Array:
+    return statistic.embedding.nearest(vector)
+
+
+#: The kinds of releases, by the names of their statistics. Modules above this one add theirs when they are loaded.
+KINDS: dict[str, Kind] = {
+    FrechetMean.kind: Kind(
+        Release,
+        lambda stored, manifold, ball: FrechetMean(_given(ball), stored["bound"], stored["unit"] == "person"),
+        needs=("n", "bound", "radius"),
+    ),
+    ClaimedSummary.kind: Kind(Release, lambda stored, manifold, ball: ClaimedSummary(manifold, stored["sensitivity"], ball)),
+    Count.kind: Kind(Release, lambda stored, manifold, ball: Count()),
+    Coverage.kind: Kind(CoverageRelease, lambda stored, manifold, ball: Coverage(_given(ball)), needs=("n", "radius")),
+    ProjectedMean.kind: Kind(
+        ProjectedRelease, lambda stored, manifold, ball: ProjectedMean(manifold), _projected_value, ("vector",)
+    ),
+}
+#: Modules that add kinds. They are loaded when a receipt is read, since whoever reads one may have loaded nothing else.
+_ADD_KINDS: tuple[str, ...] = ()
+
+
+def _given(ball: Ball | None) -> Ball:
+    assert ball is not None
+    return ball
+
+
+class _InvalidField(ValueError):
+    """A field that does not go with the others; the sentence quotes nothing but the manifold."""
+
+
+class _Requirement(NamedTuple):
+    """What a field of a stored release must be, in words and as a test."""
+
+    words: str
+    met: Callable[[Any], bool]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**63
+
+
+def _is_positive(value: Any) -> bool:
+    # not a number compares false, and neither infinity nor a whole number past the floats is at most the largest float
+    return isinstance(value, float | int) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
+
+
+def _or_null(requirement: _Requirement) -> _Requirement:
+    return _Requirement(f"{requirement.words}, or null", lambda value: value is None or requirement.met(value))
+
+
+_POSITIVE = _Requirement("a positive and finite number", _is_positive)
+_LINE = _Requirement("a line of text", is_line)
+_WHOLE = _Requirement("a whole number from 1 to 2^63", _is_whole)
+_MECHANISMS = {
+    f"{mechanism.adjective} {family.capitalize()}": (mechanism, family)
+    for mechanism in (IntrinsicMechanism, TangentMechanism)
+    for family in get_args(Family)
+}
+
+#: What a stored release must hold besides its value and its ball, each by itself.
+_STORED: dict[str, _Requirement] = {
+    **dict.fromkeys(("sensitivity", "scale"), _POSITIVE),
+    **dict.fromkeys(("neighbours", "geodp", "manifold"), _LINE),
+    **dict.fromkeys(("epsilon", "delta", "rho", "mu", "radius"), _or_null(_POSITIVE)),
+    "tolerance": _Requirement("a number from 0 on", lambda value: _is_positive(value) or (value == 0 and value is not False)),
+    "mechanism": _Requirement(f"one of {', '.join(_MECHANISMS)}", lambda value: isinstance(value, str) and value in _MECHANISMS),
+    "bound": _or_null(_Requirement(f"one of {', '.join(get_args(Bound))}", lambda value: value in get_args(Bound))),
+    "numerics": _Requirement(f"{EXACT} or {SIMULATED}", lambda value: value in (EXACT, SIMULATED)),
+    "n": _or_null(
+        _Requirement("a whole number from 0 to 2^63", lambda value: _is_whole(value) or (value == 0 and value is not False))
+    ),
+    "unit": _Requirement("record or person", lambda value: value in get_args(Unit)),
+    "coverage_share": _Requirement("a number from 0 to 0.5", lambda value: value == 0 or (_is_positive(value) and value <= 0.5)),
+    "projected": _Requirement("true or false", lambda value: isinstance(value, bool)),
+    "dataset": _or_null(_LINE),
+    "charge": _or_null(_WHOLE),
+}
+
+#: What receipts of earlier versions did not say, because there was no choice.
+_BEFORE: dict[str, Any] = {
+    **{"summary": "mean", "epsilon": None, "delta": None, "rho": None, "mu": None},
+    **{"unit": "record", "count": None, "coverage": None, "coverage_share": 0.0},
+}
+
+
+def _first_invalid(stored: Stored) -> str | None:
+    """A sentence about the first invalid field, or None."""
+    for module in _ADD_KINDS:
+        import_module(module)
+    for name, default in _BEFORE.items():
+        stored.setdefault(name, default)
+    if stored["summary"] not in KINDS:
+        return f"its summary must be one of {', '.join(KINDS)}"
+    for name, (words, met) in _STORED.items():
+        if not met(stored[name]):
+            return f"its {name} must be {words}"
+    private = stored["numerics"] == EXACT
+    if stored["private"] is not private:
+        return f"its private must be true if its numerics are {EXACT} and false otherwise"
+    if not (_is_positive(stored["grid"]) if private else stored["grid"] is None):
+        return f"its grid must be {_POSITIVE.words} if its numerics are {EXACT} and null otherwise"
+    if (stored["dataset"] is None) != (stored["charge"] is None):
+        return "its dataset and its charge go together"
+    for name in KINDS[stored["summary"]].needs:
+        if stored[name] is None:
+            return f"its {name} belongs to a {stored['summary']}"
+    if (stored["coverage"] is None) != (stored["coverage_share"] == 0):
+        return "its coverage and its coverage_share go together"
+    return None
+
+
+def _restored(stored: Stored) -> Release:
+    manifold = parse_manifold(stored["manifold"])
+    privacy = privacy_of(*(stored[name] for name in ("epsilon", "delta", "rho", "mu")))
+    ball = None if stored["radius"] is None else Ball(manifold, stored["center"], stored["radius"])
+    made = KINDS[stored["summary"]]
+    statistic = made.statistic(stored, manifold, ball)
+    value, vector = _stored_value(stored, made, statistic, manifold)
+    parts = _stored_parts(stored, privacy)
+    own = parts_of(privacy, stored["count"] is not None, stored["coverage_share"])[1]
+    kind, family = _MECHANISMS[stored["mechanism"]]
+    cost = _stored_cost(stored, parts, own)
+    noise: Mechanism
+    if kind is TangentMechanism:
+        assert ball is not None
+        noise = TangentMechanism(stored["scale"], family, cost, ball, stored["projected"])
+    else:
+        noise = IntrinsicMechanism(stored["scale"], family, cost, statistic.codomain, statistic.ball, stored["projected"])
+        _check_law(noise)
+    _check_consistent(stored, statistic, own, noise)
+    names = ("n", "sensitivity", "tolerance", "numerics", "grid", "dataset", "charge", "neighbours", "unit", "coverage_share")
+    return made.release(
+        value=value,
+        vector=vector,
+        privacy=privacy,
+        noise=noise,
+        statistic=statistic,
+        version=stored["geodp"],
+        **parts,
+        **{name: stored[name] for name in names},
+    )
+
+
+def _stored_parts(stored: Stored, privacy: Privacy) -> dict[str, Any]:
+    """The counts that are part of a release, which must have their part of its privacy."""
+    found: dict[str, Any] = {}
+    shares = iter(parts_of(privacy, stored["count"] is not None, stored["coverage_share"])[0])
+    for name in ("count", "coverage"):
+        if stored[name] is None:
+            continue
+        part = found[name] = Release.from_json(json.dumps(stored[name]))
+        same = (part.privacy, part.numerics, part.neighbours, part.unit) == (
+            next(shares),
+            *(stored[each] for each in ("numerics", "neighbours", "unit")),
+        )
+        if part.statistic.kind != name or not same or part.dataset is not None:
+            raise _InvalidField(f"its {name} must be a {name} of the same data with its part of the privacy")
+    return found
+
+
+def _stored_value(stored: Stored, made: Kind, statistic: Statistic, manifold: Manifold) -> tuple[Array, Array | None]:
+    """The value, and the vector that it was computed from if it was."""
+    if made.value is None:
+        return _stored_point(stored["value"], statistic.codomain), None
+    return _stored_point(stored["value"], manifold), _stored_point(stored["vector"], statistic.codomain)
+
+
+def _check_consistent(stored: Stored, statistic: Statistic, privacy: Privacy, noise: Mechanism) -> None:
+    """Compare what is stored with what follows from the rest: the sensitivity, the cost of the noise, and the privacy."""
+    apart, ball = stored["sensitivity"] + 2.0 * stored["tolerance"], statistic.ball
+    if isinstance(noise, TangentMechanism):
+        assert ball is not None
+        apart = min(stretch_of_log(ball) * apart, 2.0 * ball.radius)
+        true = tangent_cost(noise.manifold.dim, noise.family, apart / noise.scale)
+    else:
+        true = intrinsic_cost(noise.manifold, noise.family, apart / noise.scale)
+    stated = noise.cost if isinstance(noise.cost, type(true)) else PureCost(noise.cost.epsilon)
+    # the numbers of a receipt are rounded to floats, and tolerances were other ones in other versions
+    enough = statistic.sensitivity(stored["n"] or 1) * (1.0 - 1e-9) <= stored["sensitivity"]
+    if not (
+        enough
+        and stated.meets(privacy)
+        and true.rho <= stated.rho * (1.0 + 1e-6)
+        and true.epsilon <= stated.epsilon * (1.0 + 1e-6)
+    ):
+        raise ValueError("the cost, the noise and the sensitivity contradict each other")
+
+
+def _stored_point(stored: Any, manifold: Manifold) -> Array:
+    try:
+        value = manifold.read_points(stored, "the value")
+    except (TypeError, ValueError):
+        value = None
+    if value is None or value.shape != manifold.point_shape:
+        raise _InvalidField(f"its value must be a point of {manifold}")
+    return value
+
+
+def _check_law(noise: IntrinsicMechanism) -> None:
+    try:
+        assert noise.law  # which exists only for some scales
+    except ValueError:
+        raise _InvalidField(f"there is no noise of its scale on {noise.manifold}") from None
+
+
+def _stored_cost(stored: Stored, parts: dict[str, Release], own: Privacy) -> Cost:
+    """The cost of the noise of the value itself."""
+    if "cost" not in stored:
+        return PureCost(float(stored["epsilon"]))
+    whole = cost_from_dict({name: value for name, value in stored["cost"].items() if name != "spends"})
+    if not parts:
+        return whole
+    noise = cost_from_dict(stored["noise_cost"])
+    if compose([*(part.cost for part in parts.values()), cost_of(own) if "count" in parts else noise]) != whole:
+        raise _InvalidField("its cost must be that of its parts together")
+    return noise
+
+
+def _finite(value: float) -> float | None:
+    """Infinity has no place in JSON: null says that there is no such bound."""
+    return value if math.isfinite(value) else None

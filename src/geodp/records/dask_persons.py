@@ -1,0 +1,88 @@
+"""Persons in a Dask array: blocks are cut where persons end, and one row a person is computed where the block is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+from uuid import uuid4
+
+import dask.array as da
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.inputs import Array
+from geodp.manifolds import Manifold
+from geodp.records.chunks import check_shape, count_records
+from geodp.records.persons import EachPerson, Indices, Persons, chosen_rows, coded, select_records
+
+
+@final
+class DaskPersons(Persons):
+    """Records in a Dask array, a person's one after the other"""
+
+    def __init__(self, x: da.Array, manifold: Manifold, starts: Indices) -> None:
+        self.x, self.manifold, self.order, self.starts = x, manifold, slice(None), starts
+
+    @classmethod
+    def of(cls, x: da.Array, ids: NDArray[Any], manifold: Manifold) -> DaskPersons:
+        check_shape(x, manifold)
+        if math.isnan(x.shape[0]):
+            raise ValueError("with unit the sizes of the blocks must be known: call x.compute_chunk_sizes() first")
+        codes = coded(ids, "unit", count_records(x, manifold))
+        starts = np.flatnonzero(np.diff(codes, prepend=-1)).astype(np.int64)
+        if len(starts) != len(np.unique(codes)):
+            raise ValueError("records in blocks must be sorted by person, so that those of each come together: sort them by unit")
+        return cls(x, manifold, np.append(starts, len(codes)))
+
+    def each(self, row: EachPerson) -> da.Array:
+        starts, x = self.starts, self.x
+        # the first person that begins at or after the end of a block begins the next one
+        cuts = np.unique(np.searchsorted(starts, np.append(0, np.cumsum(x.chunks[0]))))
+        sizes = tuple(int(size) for size in np.diff(starts[cuts]))
+        x = x.rechunk({0: sizes, **dict.fromkeys(range(1, x.ndim), -1)})
+        cells: NDArray[Any] = np.empty(len(sizes), dtype=object)
+        for i in range(len(sizes)):
+            cells[i] = starts[cuts[i] : cuts[i + 1]] - starts[cuts[i]]
+        with np.errstate(all="ignore"):
+            shape = row(np.full((1, *self.manifold.point_shape), np.nan), np.zeros(1, dtype=np.int64)).shape[1:]
+        new = range(x.ndim, x.ndim + len(shape))
+        # Dask would name the tasks by a hash of the function, which may hold a private point, and write the names to its logs
+        return da.blockwise(
+            _Rows(row, shape),
+            (0, *new),
+            x,
+            tuple(range(x.ndim)),
+            da.from_array(cells, chunks=1, name=False),
+            (0,),
+            name=f"geodp-{uuid4().hex}",
+            new_axes=dict(zip(new, shape, strict=True)),
+            adjust_chunks={0: tuple(int(size) for size in np.diff(cuts))},
+            concatenate=True,
+            align_arrays=False,
+            dtype=np.float64,
+            meta=np.empty((0,) * (1 + len(shape))),
+        )
+
+    def select(self, keep: Indices, padding: int = 0) -> DaskPersons:
+        rows, starts = chosen_rows(self.starts, keep, padding)
+        return DaskPersons(select_records(self.x, self.manifold, rows, padding), self.manifold, starts)
+
+
+class _Rows:
+    """One row for each person of a block; what it holds is in no text that Dask may log."""
+
+    def __init__(self, row: EachPerson, shape: tuple[int, ...]) -> None:
+        self._row, self._shape = row, shape
+
+    def __call__(self, block: Any, starts: NDArray[Any]) -> Array:
+        try:
+            records = np.array(block, dtype=np.float64)
+            with np.errstate(all="ignore"):
+                return self._row(records, starts[0])
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException:  # Dask would log its text, and the records with it; that rows are missing is noticed later
+            return np.empty((0, *self._shape))
+
+    def __repr__(self) -> str:
+        return "rows of a block"

@@ -1,0 +1,223 @@
+"""Who the records are: whose each one is, to which group it belongs, and what about them is public."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Literal, TypedDict, final, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.files import read_with_labels
+from geodp.inputs import refuse_mask
+from geodp.manifolds import Manifold
+from geodp.records.chunks import count_records, discreet, only_the_kind
+from geodp.records.persons import Indices, Persons, open_persons, select_records, whole
+
+#: Who is protected from what: neighbours have equally many records, or one of them has one more.
+Change = Literal["replace", "add-remove"]
+Labels = Literal["public", "private"]
+
+
+class Who(TypedDict, total=False):
+    """What the ``private_*`` functions take to say who the records are; :class:`Dataset` says what it means."""
+
+    unit: Any
+    neighbours: Change
+    by: Any
+    groups: Sequence[Hashable] | None
+    labels: Labels
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Private records, whose they are, and to which groups they belong. Every ``private_*`` function takes one for ``x``.
+
+    Parameters
+    ----------
+    x
+        The records, as for :func:`geodp.frechet_mean`.
+    unit
+        For each record the person whose it is: numbers or texts. Then a person is one of ``n`` and has one vote: its records
+        are averaged first. *Neighbours* differ by all records of one person, however many. Of an array the records may come
+        in any order; in chunks and Dask arrays those of a person must come together. Ids may themselves come in chunks,
+        from a function. The number of persons is public (unless ``neighbours`` says otherwise), the number of records is
+        not told; but whoever can measure time and memory may guess it. Records without an id are one person's.
+    neighbours
+        ``"replace"``: data sets of equally many records (or persons), so their number is public. ``"add-remove"``: one has
+        one more than the other, so it is private: a noisy count is part of the release and of its cost.
+    by
+        For each record its group. Then there is one release for each group, and all together cost what one costs, because every
+        record, or person, is in one group only.
+    groups
+        The names of the groups. They are public, and each of them gets a release, if it has records or not.
+    labels
+        ``"public"``: everyone may know who is in which group; neighbours keep their group. ``"private"``: a record, or
+        person, may also change its group. Then the numbers of records in the groups are private too, and a noisy count is
+        part of each release; replacing one record changes two groups, and each gets half of the privacy (none of this
+        halving with ``neighbours="add-remove"``). Labels that are none of ``groups`` belong to no group, silently. A person
+        is in the group of its first record.
+
+    >>> import numpy as np
+    >>> from geodp import Ball, Sphere, private_mean
+    >>> x = np.tile([0.0, 0.0, 1.0], (600, 1))
+    >>> visits = Dataset(x, unit=np.repeat(np.arange(200), 3))
+    >>> release = private_mean(visits, Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), epsilon=1.0)
+    >>> release.n, release.neighbours
+    (200, 'replace one person')
+    """
+
+    x: Any
+    unit: Any = None
+    neighbours: Change = "replace"
+    by: Any = None
+    groups: Sequence[Hashable] | None = None
+    labels: Labels = "public"
+
+    def __post_init__(self) -> None:
+        if self.neighbours not in get_args(Change):
+            raise ValueError(f"neighbours must be 'replace' or 'add-remove' but is {self.neighbours!r}")
+        if self.labels not in get_args(Labels):
+            raise ValueError(f"labels must be 'public' or 'private' but is {self.labels!r}")
+        if self.by is None and (self.groups is not None or self.labels == "private"):
+            raise ValueError("groups and labels are about by, the group of each record: give by too")
+        if self.groups is not None:
+            names = list(self.groups) if not isinstance(self.groups, str) else []
+            if not names or len(set(names)) != len(names):
+                raise ValueError("groups must be a list of different names, one at least")
+            object.__setattr__(self, "groups", tuple(names))
+        elif self.labels == "private":
+            raise ValueError(
+                "private labels need groups, the public list of names: which there are must not depend on the records"
+            )
+
+    @classmethod
+    def of(cls, x: Any, who: Who) -> Dataset:
+        """``x`` itself if it is a data set, or else one made of it."""
+        if not isinstance(x, Dataset):
+            return cls(x, **who)
+        if who:
+            raise ValueError(f"x is a Dataset, which says itself who the records are: leave out {', '.join(who)}")
+        return x
+
+    @classmethod
+    def read(
+        cls,
+        path: str | os.PathLike[str],
+        manifold: Manifold,
+        *,
+        columns: Sequence[str | int] | str | None = None,
+        layout: str = "auto",
+        header: bool | None = None,
+        unit: str | int | None = None,
+        by: str | int | None = None,
+        neighbours: Change = "replace",
+        groups: Sequence[Hashable] | None = None,
+        labels: Labels = "public",
+    ) -> Dataset:
+        """The records in a file. ``unit`` and ``by`` are columns, by name or position; the others are as for
+        :func:`geodp.files.read_records`, but that these two columns hold no coordinates.
+
+        >>> from geodp import Sphere
+        >>> Dataset.read("visits.csv", Sphere(2), unit="person")
+        Traceback (most recent call last):
+            ...
+        geodp.files.FileError: there is no file visits.csv
+        """
+        wanted = [column for column in (unit, by) if column is not None]
+        x, found = read_with_labels(path, manifold, wanted, columns=columns, layout=layout, header=header)
+        named = dict(zip(wanted, found, strict=True))
+        return cls(x, None if unit is None else named[unit], neighbours, None if by is None else named[by], groups, labels)
+
+    def __repr__(self) -> str:
+        said = [f"{name}=..." for name in ("unit", "by") if getattr(self, name) is not None]
+        return f"Dataset({', '.join(['...', *said])}, neighbours={self.neighbours!r})"
+
+    def open(self, manifold: Manifold) -> Members:
+        """The members: records, or persons."""
+        refuse_mask(self.x, "x")
+        x = discreet(self.x, manifold)
+        if self.unit is None:
+            return Members(x, manifold, count_records(x, manifold), self)
+        persons = open_persons(x, self.unit, manifold)
+        return Members(persons, manifold, persons.count, self)
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Members:
+    """The members of a data set, records or persons: what a statistic is computed from."""
+
+    source: Any
+    manifold: Manifold
+    count: int
+    dataset: Dataset
+
+    def select(self, keep: Indices, padding: int = 0) -> Members:
+        """Some of the members, in order, and so many more that are no points."""
+        if padding == 0 and len(keep) == self.count:
+            return self
+        source = (
+            self.source.select(keep, padding)
+            if isinstance(self.source, Persons)
+            else select_records(self.source, self.manifold, keep, padding)
+        )
+        return Members(source, self.manifold, len(keep) + padding, self.dataset)
+
+    def resized(self, n: int, chance: Random) -> Members:
+        """So many members, chosen at random; if there are not enough, all of them and others that are no points."""
+        keep = (
+            np.arange(self.count) if n >= self.count else np.sort(np.array(chance.sample(range(self.count), n), dtype=np.int64))
+        )
+        return self.select(keep, n - len(keep))
+
+    def groups(self) -> dict[Hashable, Indices]:
+        """Which members are in which group."""
+        data = self.dataset
+        labels = _labels(data.by)
+        count = self.source.records if isinstance(self.source, Persons) else self.count
+        if len(labels) != count:
+            raise ValueError(f"there are {len(labels)} labels in by but {count} records")
+        values = labels.tolist()
+        public = data.labels == "public"
+        names = data.groups
+        if names is None:
+            names = _sorted(set(values))
+        index = {name: i for i, name in enumerate(names)}
+        codes = np.array([index.get(value, -1) for value in values], dtype=np.int64)
+        if public and (codes < 0).any():
+            raise ValueError(f"some labels in by are none of the {len(names)} groups: name all groups, or choose records first")
+        if isinstance(self.source, Persons):
+            codes = self._of_persons(codes, public)
+        order = np.argsort(codes, kind="stable")
+        starts = np.searchsorted(codes[order], np.arange(len(names) + 1))
+        return {name: np.sort(order[starts[i] : starts[i + 1]]) for name, i in index.items()}
+
+    def _of_persons(self, codes: Indices, public: bool) -> Indices:
+        by_person, starts = codes[self.source.order], self.source.starts[:-1]
+        first = by_person[starts]
+        if public and not np.array_equal(np.repeat(first, np.diff(self.source.starts)), by_person):
+            raise ValueError(
+                "a person has records in two groups, and would be protected in each of them only: name persons by group in unit, "
+                "such as 'site 1, person 7', or make labels private, where a person is in the group of its first record"
+            )
+        return first
+
+
+def _labels(by: Any) -> NDArray[Any]:
+    if callable(by):
+        chunks: Callable[[], Any] = by
+        with only_the_kind():
+            return np.concatenate([whole(chunk, "by") for chunk in chunks()])
+    return whole(by, "by")
+
+
+def _sorted(names: set[Any]) -> list[Any]:
+    try:
+        return sorted(names)
+    except TypeError:  # of several kinds
+        return sorted(names, key=lambda name: (type(name).__name__, str(name)))

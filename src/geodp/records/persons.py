@@ -1,0 +1,269 @@
+"""Records by the person: sources of private records in which one person may have several.
+
+A person's records become one point or vector by a function of these records alone. After that a person is what a record is
+elsewhere: one of ``n``. What comes out is again a source of records, one for each person, of the same kind as what went in: an
+array, a function that returns chunks, or a Dask array.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.inputs import Array, refuse_mask
+from geodp.manifolds import Manifold
+from geodp.records.chunks import chunks_of, count_records, is_dask, only_the_kind
+
+Indices = NDArray[np.int64]
+#: From records, and where those of each person start among them, to one row a person.
+EachPerson = Callable[[Array, Indices], Array]
+
+#: Bytes of records that are looked at together.
+_CHUNK_BYTES = 1 << 23
+
+
+class Persons(ABC):
+    """Records of ``count`` persons. ``order`` lists the records person by person, and ``starts`` where in it each person
+    starts."""
+
+    manifold: Manifold
+    order: Indices | slice
+    starts: Indices
+
+    @property
+    def count(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def records(self) -> int:
+        """How many records there are; private."""
+        return int(self.starts[-1])
+
+    @abstractmethod
+    def each(self, row: EachPerson) -> Any:
+        """A source of one row for each person. ``row`` must treat each person by itself and never raise on account of a value."""
+
+    @abstractmethod
+    def select(self, keep: Indices, padding: int = 0) -> Persons:
+        """Some of the persons, in order, and so many more whose only record is no point."""
+
+
+def open_persons(x: Any, ids: Any, manifold: Manifold) -> Persons:
+    """The persons of records, by an id for each record: an array, or for records in chunks also a function that returns chunks.
+
+    Records without an id (``None`` or not a number) are one person's.
+    """
+    if is_dask(x):
+        from geodp.records.dask_persons import DaskPersons
+
+        return DaskPersons.of(x, whole(ids, "unit"), manifold)
+    if isinstance(x, np.ndarray):
+        codes = coded(whole(ids, "unit"), "unit", count_records(x, manifold))
+        order = np.argsort(codes, kind="stable").astype(np.int64)
+        starts = np.flatnonzero(np.diff(codes[order], prepend=-1)).astype(np.int64)
+        return ArrayPersons(x, manifold, order, np.append(starts, len(order)))
+    if callable(ids):
+        return StreamPersons.of(x, ids, manifold)
+    array = whole(ids, "unit")
+    return StreamPersons.of(x, lambda: [array], manifold)
+
+
+def whole(labels: Any, name: str) -> NDArray[Any]:
+    """Labels as one array in memory."""
+    if is_dask(labels):
+        with only_the_kind():
+            labels = labels.compute()
+    refuse_mask(labels, name)
+    with only_the_kind():
+        array = np.asarray(labels)
+    if array.ndim != 1:
+        raise ValueError(f"{name} has shape {array.shape}, but one label for each record has shape (n,)")
+    return array
+
+
+def coded(labels: NDArray[Any], name: str, count: int) -> Indices:
+    """Whole numbers, the same for the same label."""
+    if len(labels) != count:
+        raise ValueError(f"there are {len(labels)} labels in {name} but {count} records")
+    if labels.dtype.kind != "O":
+        return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    known: dict[Any, int] = {}
+    return np.array([known.setdefault(_key(label), len(known)) for label in labels], dtype=np.int64)
+
+
+def _key(label: Any) -> Any:
+    """A label by which to find others like it: missing ones are alike, and so are those that only look alike."""
+    return "" if label is None or label != label else str(label)
+
+
+# ---------------------------------------------------------------------- arrays
+
+
+@final
+class ArrayPersons(Persons):
+    """Records in an array. In ``order``, -1 is a record that is no point."""
+
+    order: Indices
+
+    def __init__(self, x: NDArray[Any], manifold: Manifold, order: Indices, starts: Indices) -> None:
+        self.x, self.manifold, self.order, self.starts = x, manifold, order, starts
+
+    def each(self, row: EachPerson) -> Array:
+        return np.concatenate(list(self._rows(row)))
+
+    def _rows(self, row: EachPerson) -> Iterator[Array]:
+        for first, last in _portions(self.starts, self.manifold):
+            begin, end = self.starts[first], self.starts[last]
+            rows = self.order[begin:end]
+            records = np.full((len(rows), *self.manifold.point_shape), np.nan)
+            with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
+                records[rows >= 0] = self.x[rows[rows >= 0]]
+            yield row(records, self.starts[first:last] - begin)
+
+    def select(self, keep: Indices, padding: int = 0) -> ArrayPersons:
+        rows, starts = chosen_rows(self.starts, keep, padding)
+        order = np.append(self.order[rows], np.full(padding, -1))
+        return ArrayPersons(self.x, self.manifold, order, starts)
+
+
+def chosen_rows(starts: Indices, keep: Indices, padding: int) -> tuple[Indices, Indices]:
+    """The rows of some persons, whose records start at ``starts``; and where theirs start, and those of so many more of one."""
+    sizes = np.diff(starts)[keep]
+    ends = np.cumsum(sizes)
+    rows = np.repeat(starts[keep] - (ends - sizes), sizes) + np.arange(sizes.sum())
+    return rows, np.concatenate([[0], ends, len(rows) + 1 + np.arange(padding)]).astype(np.int64)
+
+
+def _portions(starts: Indices, manifold: Manifold) -> Iterator[tuple[int, int]]:
+    """Ranges of persons with few enough records to be looked at together; one person at least."""
+    most = max(1, _CHUNK_BYTES // (8 * math.prod(manifold.point_shape)))
+    first = 0
+    while first < len(starts) - 1:
+        last = max(first + 1, int(np.searchsorted(starts, starts[first] + most, side="right")) - 1)
+        yield first, last
+        first = last
+
+
+# ---------------------------------------------------------------------- streams
+
+
+@final
+class StreamPersons(Persons):
+    """Records in chunks, a person's one after the other. No more than a chunk and one person's records are in memory."""
+
+    def __init__(self, x: Any, manifold: Manifold, starts: Indices, keep: Indices | None = None, padding: int = 0) -> None:
+        self._x, self.manifold, self._all, self._keep, self._padding = x, manifold, starts, keep, padding
+        self.order = slice(None)
+        self.starts = starts if keep is None else chosen_rows(starts, keep, padding)[1]
+
+    @classmethod
+    def of(cls, x: Any, ids: Callable[[], Iterable[Any]], manifold: Manifold) -> StreamPersons:
+        records, starts, last, seen = 0, [], object(), set()
+        for chunk in _chunks(ids):
+            for i, label in enumerate(map(_key, chunk.tolist())):
+                if label != last:
+                    starts.append(records + i)
+                    last = label
+                    seen.add(label)
+            records += len(chunk)
+        if len(seen) != len(starts):
+            raise ValueError("records in chunks must be sorted by person, so that those of each come together: sort them by unit")
+        count = count_records(x, manifold)
+        if records != count:
+            raise ValueError(f"there are {records} labels in unit but {count} records")
+        return cls(x, manifold, np.array([*starts, records], dtype=np.int64))
+
+    def each(self, row: EachPerson) -> Callable[[], Iterator[Array]]:
+        def read() -> Iterator[Array]:
+            for records, starts in self._whole_persons():
+                yield row(records, starts)
+
+        return read
+
+    def select(self, keep: Indices, padding: int = 0) -> StreamPersons:
+        kept = keep if self._keep is None else self._keep[keep]
+        return StreamPersons(self._x, self.manifold, self._all, kept, self._padding + padding)
+
+    def _whole_persons(self) -> Iterator[tuple[Array, Indices]]:
+        wanted = np.ones(len(self._all) - 1, dtype=bool)
+        if self._keep is not None:
+            wanted[:] = False
+            wanted[self._keep] = True
+        first = 0
+        for records, starts in self._all_persons():
+            take = wanted[first : first + len(starts)]
+            first += len(starts)
+            if take.all():
+                yield records, starts
+            elif take.any():
+                sizes = np.diff(starts, append=len(records))
+                yield records[np.repeat(take, sizes)], np.append(0, np.cumsum(sizes[take])[:-1])
+        if self._padding:
+            yield np.full((self._padding, *self.manifold.point_shape), np.nan), np.arange(self._padding)
+
+    def _all_persons(self) -> Iterator[tuple[Array, Indices]]:
+        """Chunks cut where persons end; what is left of one waits for the next."""
+        waiting: list[Array] = []
+        first = 0
+        for chunk in chunks_of(self._x, self.manifold):
+            inside = self._all[np.searchsorted(self._all, first) : np.searchsorted(self._all, first + len(chunk))] - first
+            first += len(chunk)
+            if len(inside) == 0:
+                waiting.append(chunk)
+                continue
+            head, held = np.concatenate([*waiting, chunk[: inside[-1]]]), sum(map(len, waiting))
+            starts = np.append(0, held + inside[:-1]) if held else inside[:-1]
+            waiting = [chunk[inside[-1] :]]
+            if len(starts):
+                yield head, starts
+        if waiting:
+            yield np.concatenate(waiting), np.zeros(1, dtype=np.int64)
+
+
+def _chunks(ids: Callable[[], Iterable[Any]]) -> Iterator[NDArray[Any]]:
+    with only_the_kind():
+        source = iter(ids())
+    end = object()
+    while True:
+        with only_the_kind():
+            chunk = next(source, end)
+        if chunk is end:
+            return
+        yield whole(chunk, "unit")
+
+
+# ---------------------------------------------------------------------- records without persons
+
+
+def select_records(x: Any, manifold: Manifold, keep: Indices, padding: int = 0) -> Any:
+    """Some of the records, in order, and so many more that are no points: a source of the same kind."""
+    pad = np.full((padding, *manifold.point_shape), np.nan)
+    if is_dask(x):
+        da = sys.modules["dask.array"]
+        kept = x[keep]
+        return da.concatenate([kept, da.from_array(pad)]) if padding else kept
+    if isinstance(x, np.ndarray):
+        kept = np.empty((len(keep) + padding, *manifold.point_shape))
+        with np.errstate(all="ignore"):
+            np.copyto(kept[: len(keep)], x[keep], casting="unsafe")
+        kept[len(keep) :] = np.nan
+        return kept
+    wanted = np.zeros(int(keep.max(initial=-1)) + 1, dtype=bool)
+    wanted[keep] = True
+
+    def read() -> Iterator[Array]:
+        first = 0
+        for chunk in chunks_of(x, manifold):
+            here = wanted[first : first + len(chunk)]
+            first += len(chunk)
+            yield chunk[: len(here)][here]
+        if padding:
+            yield pad.copy()
+
+    return read
