@@ -152,12 +152,17 @@ class SPD(_PositiveDefinite):
     # after a draw at distance 40; then the second kind are halved until it does not.
 
     def exact_radial_part(self, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import eigenvalues
+        from flint import ctx
 
-        return v if self.k == 1 else [real for real, _ in eigenvalues(_exact_symmetric(v, self.k))]
+        from geodp.arithmetic.intervals import COARSE, eigenvalues, symmetric_eigenvalues
+
+        if self.k == 1:
+            return v
+        matrix = _exact_symmetric(v, self.k)
+        return symmetric_eigenvalues(matrix) if ctx.prec <= COARSE else [real for real, _ in eigenvalues(matrix)]
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import Undecided, cholesky, dot, enclosed_matrix, refuse_indefinite
+        from geodp.arithmetic.intervals import Undecided, cholesky, enclosed_matrix, lower_triangle, refuse_indefinite
 
         try:
             near = cholesky(enclosed_matrix(center))
@@ -165,11 +170,8 @@ class SPD(_PositiveDefinite):
             refuse_indefinite(center)
             raise
         step = cholesky(_exact_symmetric(v, self.k).exp())
-        chart: list[arb] = []
-        for i in range(self.k):
-            row = [dot(near[i][j:], [step[m][j] for m in range(j, i + 1)]) for j in range(i + 1)]
-            chart += [*(entry / row[i] for entry in row[:i]), row[i].log()]
-        return chart
+        factor = (lower_triangle(near) * lower_triangle(step)).tolist()
+        return [x for i, row in enumerate(factor) for x in (*(entry / row[i] for entry in row[:i]), row[i].log())]
 
     def from_chart(self, x: Array) -> Array:
         mixing = np.eye(self.k)
