@@ -19,7 +19,7 @@ from geodp.auditing import worst_case_pair
 from geodp.files import parse_manifold
 from geodp.inputs import Array
 from geodp.laws import exact
-from geodp.plots import BLUE, GREEN, GREY, ORANGE, ellipsoids, error_against_n
+from geodp.plots import BLUE, GREEN, GREY, ORANGE, ellipsoids, error_against_n, principal_geodesics
 from geodp.privacy.cost import Cost, LaplaceCost, PureCost
 
 IMAGES = Path(__file__).parent / "images"
@@ -378,6 +378,14 @@ def summary() -> None:
     _finish(figure, axes, "summary.png", loc="upper right")
 
 
+def geodesics() -> None:
+    """Principal geodesics of the shipped tensors."""
+    x = geodp.data.load("dti_tensors")
+    ball = geodp.Ball(geodp.SPD(3), 0.75 * np.eye(3), radius=1.5)
+    release = geodp.private_covariance(x, ball, 1.0, 1e-6, about="mean", simulate=np.random.default_rng(5))
+    principal_geodesics(release.components(), IMAGES / "geodesics.png")
+
+
 def many_records() -> None:
     figure, axes = _figure()
     counts = np.geomspace(1e3, 1e9, 25).astype(int)
@@ -555,6 +563,7 @@ PICTURES = {
         notions,
         tradeoff,
         summary,
+        geodesics,
         many_records,
         torus,
         sensitivity_curves,
