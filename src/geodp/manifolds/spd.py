@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.functions import (
@@ -306,24 +305,12 @@ def _exact_symmetric(v: list[arb], size: int) -> arb_mat:
 
 def cholesky(p: Matrix) -> tuple[Matrix, Matrix]:
     """The Cholesky factors of positive-definite matrices, and their inverses; not a number where there is none."""
-    k = p.shape[-1]
-    if k > 3:
-        whole = np.linalg.cholesky(symmetric(p))
-        return cast(Matrix, whole), cast(Matrix, np.tril(np.linalg.inv(whole)))
-    factor, inverse = np.zeros_like(p), np.zeros_like(p)
-    for j in range(k):
-        for i in range(j, k):
-            rest = 0.5 * p[..., i, j] + 0.5 * p[..., j, i].conj()
-            for m in range(j):
-                rest = rest - factor[..., i, m] * factor[..., j, m].conj()
-            factor[..., i, j] = np.sqrt(rest.real) if i == j else rest / factor[..., j, j]
-        inverse[..., j, j] = 1.0 / factor[..., j, j]
-    for j in range(k):
-        for i in range(j + 1, k):
-            rest = factor[..., i, j] * inverse[..., j, j]
-            for m in range(j + 1, i):
-                rest = rest + factor[..., i, m] * inverse[..., m, j]
-            inverse[..., i, j] = -rest * inverse[..., i, i]
+    factor = _factor(p)
+    inverse = np.zeros_like(factor)
+    for i in range(p.shape[-1]):
+        pivot = factor[..., i, i, None]
+        inverse[..., i, :i] = -(factor[..., i, None, :i] @ inverse[..., :i, :i])[..., 0, :] / pivot
+        inverse[..., i, i] = 1.0 / pivot[..., 0]
     return factor, inverse
 
 
@@ -456,19 +443,11 @@ def _requirements(x: Matrix) -> Iterator[Requirement]:
     kind = ("Hermitian", "adjoint") if x.dtype == np.complex128 else ("symmetric", "transpose")
     sentence = f"the matrix must be {kind[0]} but differs from its {kind[1]} by {{:.3g}}"
     yield Requirement(off <= TOLERANCE * size, off, sentence)
-    good = _has_factor(symmetric(x))
+    factor = _factor(x)
+    good = np.asarray(np.isfinite(factor).all(axis=(-1, -2)) & (np.diagonal(factor, axis1=-2, axis2=-1).real > 0.0).all(axis=-1))
     # only what is refused needs the number for the sentence
     bad = x[~good]
     scale = np.where(size[~good] > 0.0, size[~good], 1.0)  # entries of size 1, so that no eigenvalue overflows
     smallest = np.zeros(good.shape)
     smallest[~good] = scale * eigvalsh(symmetric(bad / scale[..., None, None]))[..., 0]
     yield Requirement(good, smallest, "the smallest eigenvalue must be positive but is {:.6g}")
-
-
-def _has_factor(x: Matrix) -> NDArray[np.bool_]:
-    with np.errstate(all="ignore"):
-        if x.shape[-1] <= 3:
-            return np.asarray(np.isfinite(cholesky(x)[1]).all(axis=(-1, -2)))
-        factor = _factor(x)
-        pivots = np.diagonal(factor, axis1=-2, axis2=-1).real
-        return np.asarray((pivots > 0.0).all(axis=-1) & np.isfinite(factor).all(axis=(-1, -2)))
