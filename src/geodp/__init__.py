@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from geodp import data as data
     from geodp import files as files
     from geodp.auditing import AuditResult, audit
+    from geodp.chain import ChainPlan, plan_chain
     from geodp.finding import private_ball
     from geodp.laws.families import Gaussian, Laplace
     from geodp.planning import Plan, plan
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
     from geodp.receipt import GroupedRelease, Release
     from geodp.records.dask_files import read_dask
     from geodp.records.dataset import Dataset
+    from geodp.regions import compare, confidence_region
     from geodp.release import private_coverage, private_mean, private_projected_mean, private_summary
+    from geodp.spread import private_covariance, private_variance
     from geodp.statistics.many import MeanResults, frechet_means
     from geodp.statistics.mean import MeanResult, frechet_mean
 
@@ -51,6 +54,7 @@ __all__ = [
     "AuditResult",
     "Ball",
     "BudgetExhausted",
+    "ChainPlan",
     "Dataset",
     "Euclidean",
     "Gaussian",
@@ -77,14 +81,19 @@ __all__ = [
     "ZeroConcentratedDP",
     "__version__",
     "audit",
+    "compare",
+    "confidence_region",
     "frechet_mean",
     "frechet_means",
     "plan",
+    "plan_chain",
     "private_ball",
+    "private_covariance",
     "private_coverage",
     "private_mean",
     "private_projected_mean",
     "private_summary",
+    "private_variance",
     "read_dask",
     "sensitivity",
 ]
@@ -103,12 +112,15 @@ _LATER = {
     "frechet_mean": "geodp.statistics.mean",
     "MeanResults": "geodp.statistics.many",
     "frechet_means": "geodp.statistics.many",
+    **dict.fromkeys(("ChainPlan", "plan_chain"), "geodp.chain"),
     "Plan": "geodp.planning",
     "plan": "geodp.planning",
     **dict.fromkeys(("Release", "GroupedRelease"), "geodp.receipt"),
     "Dataset": "geodp.records.dataset",
     "private_ball": "geodp.finding",
     **dict.fromkeys(("private_mean", "private_summary", "private_coverage", "private_projected_mean"), "geodp.release"),
+    **dict.fromkeys(("compare", "confidence_region"), "geodp.regions"),
+    **dict.fromkeys(("private_variance", "private_covariance"), "geodp.spread"),
     **dict.fromkeys(("PureDP", "ApproximateDP", "ZeroConcentratedDP", "GaussianDP"), "geodp.privacy.notions"),
     "read_dask": "geodp.records.dask_files",
 }

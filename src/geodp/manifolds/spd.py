@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.functions import (
@@ -179,12 +180,17 @@ class SPD(AffineInvariant):
     # after a draw at distance 40; then the second kind are halved until it does not.
 
     def exact_radial_part(self, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import eigenvalues
+        from flint import ctx
 
-        return v if self.k == 1 else [real for real, _ in eigenvalues(_exact_symmetric(v, self.k))]
+        from geodp.arithmetic.intervals import COARSE, eigenvalues, symmetric_eigenvalues
+
+        if self.k == 1:
+            return v
+        matrix = _exact_symmetric(v, self.k)
+        return symmetric_eigenvalues(matrix) if ctx.prec <= COARSE else [real for real, _ in eigenvalues(matrix)]
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import Undecided, cholesky, dot, enclosed_matrix, refuse_indefinite
+        from geodp.arithmetic.intervals import Undecided, cholesky, enclosed_matrix, lower_triangle, refuse_indefinite
 
         try:
             near = cholesky(enclosed_matrix(center))
@@ -192,11 +198,8 @@ class SPD(AffineInvariant):
             refuse_indefinite(center)
             raise
         step = cholesky(_exact_symmetric(v, self.k).exp())
-        chart: list[arb] = []
-        for i in range(self.k):
-            row = [dot(near[i][j:], [step[m][j] for m in range(j, i + 1)]) for j in range(i + 1)]
-            chart += [*(entry / row[i] for entry in row[:i]), row[i].log()]
-        return chart
+        factor = (lower_triangle(near) * lower_triangle(step)).tolist()
+        return [x for i, row in enumerate(factor) for x in (*(entry / row[i] for entry in row[:i]), row[i].log())]
 
     def from_chart(self, x: Array) -> Array:
         mixing = np.eye(self.k)
@@ -305,12 +308,50 @@ def _exact_symmetric(v: list[arb], size: int) -> arb_mat:
 
 def cholesky(p: Matrix) -> tuple[Matrix, Matrix]:
     """The Cholesky factors of positive-definite matrices, and their inverses; not a number where there is none."""
-    factor = _factor(p)
-    inverse = np.zeros_like(factor)
-    for i in range(p.shape[-1]):
-        pivot = factor[..., i, i, None]
-        inverse[..., i, :i] = -(factor[..., i, None, :i] @ inverse[..., :i, :i])[..., 0, :] / pivot
-        inverse[..., i, i] = 1.0 / pivot[..., 0]
+    k = p.shape[-1]
+    if k > 3:
+        whole = np.linalg.cholesky(symmetric(p))
+        return cast(Matrix, whole), cast(Matrix, np.tril(np.linalg.inv(whole)))
+    if p.ndim == 2 and p.dtype == np.float64:
+        one, its_inverse = _factors_of_one(p.tolist())
+        return cast(Matrix, np.array(one)), cast(Matrix, np.array(its_inverse))
+    factor, inverse = np.zeros_like(p), np.zeros_like(p)
+    for j in range(k):
+        for i in range(j, k):
+            rest = 0.5 * p[..., i, j] + 0.5 * p[..., j, i].conj()
+            for m in range(j):
+                rest = rest - factor[..., i, m] * factor[..., j, m].conj()
+            factor[..., i, j] = np.sqrt(rest.real) if i == j else rest / factor[..., j, j]
+        inverse[..., j, j] = 1.0 / factor[..., j, j]
+    for j in range(k):
+        for i in range(j + 1, k):
+            rest = factor[..., i, j] * inverse[..., j, j]
+            for m in range(j + 1, i):
+                rest = rest + factor[..., i, m] * inverse[..., m, j]
+            inverse[..., i, j] = -rest * inverse[..., i, i]
+    return factor, inverse
+
+
+def _factors_of_one(p: list[list[float]]) -> tuple[list[list[float]], list[list[float]]]:
+    """:func:`cholesky` of one small matrix, to the last bit. Numbers of Python take less time than arrays of one number."""
+    k = len(p)
+    factor, inverse = [[0.0] * k for _ in p], [[0.0] * k for _ in p]
+    for j in range(k):
+        for i in range(j, k):
+            rest = 0.5 * p[i][j] + 0.5 * p[j][i]
+            for m in range(j):
+                rest -= factor[i][m] * factor[j][m]
+            if i > j:
+                factor[i][j] = rest / factor[j][j]
+            elif 0.0 < rest < math.inf:
+                factor[j][j] = math.sqrt(rest)
+            else:
+                nothing = [[math.nan] * k for _ in p]
+                return nothing, nothing
+        inverse[j][j] = 1.0 / factor[j][j]
+    for j in range(k):
+        for i in range(j + 1, k):
+            inverse[i][j] = -sum(factor[i][m] * inverse[m][j] for m in range(j, i)) * inverse[i][i]
     return factor, inverse
 
 
@@ -389,7 +430,7 @@ _TINY = 1e-305
 
 def _condition(p: Matrix) -> float:
     """The condition number; infinite where eigenvalues are next to the smallest floats, which have few digits."""
-    values = eigvalsh(symmetric(p))
+    values = np.linalg.eigvalsh(symmetric(p))
     return float(values[-1] / values[0]) if values[0] > _TINY else math.inf
 
 
@@ -443,11 +484,19 @@ def _requirements(x: Matrix) -> Iterator[Requirement]:
     kind = ("Hermitian", "adjoint") if x.dtype == np.complex128 else ("symmetric", "transpose")
     sentence = f"the matrix must be {kind[0]} but differs from its {kind[1]} by {{:.3g}}"
     yield Requirement(off <= TOLERANCE * size, off, sentence)
-    factor = _factor(x)
-    good = np.asarray(np.isfinite(factor).all(axis=(-1, -2)) & (np.diagonal(factor, axis1=-2, axis2=-1).real > 0.0).all(axis=-1))
+    good = _has_factor(symmetric(x))
     # only what is refused needs the number for the sentence
     bad = x[~good]
     scale = np.where(size[~good] > 0.0, size[~good], 1.0)  # entries of size 1, so that no eigenvalue overflows
     smallest = np.zeros(good.shape)
     smallest[~good] = scale * eigvalsh(symmetric(bad / scale[..., None, None]))[..., 0]
     yield Requirement(good, smallest, "the smallest eigenvalue must be positive but is {:.6g}")
+
+
+def _has_factor(x: Matrix) -> NDArray[np.bool_]:
+    with np.errstate(all="ignore"):
+        if x.shape[-1] <= 3:
+            return np.asarray(np.isfinite(cholesky(x)[1]).all(axis=(-1, -2)))
+        factor = _factor(x)
+        pivots = np.diagonal(factor, axis1=-2, axis2=-1).real
+        return np.asarray((pivots > 0.0).all(axis=-1) & np.isfinite(factor).all(axis=(-1, -2)))

@@ -32,6 +32,7 @@ _CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
 _KEPT_IN_MEMORY, _KEPT_FROM_DISK = 1 << 30, 1 << 26
 
 Report = Callable[[int], None]
+Room = Callable[[tuple[int, ...]], Array]
 A = TypeVar("A")
 B = TypeVar("B")
 
@@ -142,9 +143,11 @@ def count_records(x: Any, manifold: Manifold) -> int:
     return sum(len(chunk) for chunk in _source(x, manifold)[0]())
 
 
-def chunks_of(x: Any, manifold: Manifold) -> Iterator[Array]:
-    """The records of anything but a Dask array, a chunk at a time, in float64."""
-    return _source(x, manifold)[0]()
+def chunks_of(x: Any, manifold: Manifold, room: Room = np.empty) -> Iterator[Array]:
+    """Copies of the records of anything but a Dask array, a chunk at a time, in float64, in ``room``."""
+    _refuse(x)
+    chunks = _chunks_of(x, manifold)
+    return _split([as_array(x)] if chunks is None else chunks(), manifold, room)
 
 
 def discreet(x: Any, manifold: Manifold) -> Any:
@@ -188,7 +191,7 @@ class ChunkedRecords(Records):
 
     def __init__(self, x: Any, ball: Ball, weights: Array | None) -> None:
         super().__init__(ball, weights, len(x) if isinstance(x, np.ndarray) else None)
-        self._memory = _Memory()
+        self._memory = Memory()
         self._open, self._may_keep = _source(x, ball.manifold, self._memory.take)
         self._kept: list[Array] | None = None
 
@@ -197,37 +200,48 @@ class ChunkedRecords(Records):
 
     def _evaluate_anew(self, p: Array, report: Report) -> Pass:
         """Reads and clips every record: whoever changes them meanwhile, no record outside the ball is ever met."""
-        nothing = Pass.zero(self.ball.manifold)
-        total, clipped = Reading(nothing, nothing), []
+        total: Reading | None = None
+        clipped = []
 
         def work(item: tuple[Array | None, Array]) -> tuple[Reading, Array]:
             weights, chunk = item
             return read_once(self.evaluator, self.ball, p, chunk, weights), chunk
 
-        with one_blas_thread():
+        with self._threads():
             for part, chunk in in_order(pool(os.getpid()), work, self._chunks(self._open())):
-                total = total + part
+                total = part if total is None else total + part
                 if self._may_keep:
                     clipped.append(chunk)
                 else:
                     self._memory.give(chunk)
                 report(total.asked.count)
-        self.check_same(total.center)
+        assert total is not None  # no records are refused
         if self._may_keep:
             self._kept = clipped
+        else:
+            self.check_same(total.center)
         return total.asked
 
     def _evaluate_kept(self, p: Array, kept: list[Array], report: Report) -> Pass:
+        if len(kept) == 1:
+            alone = self.evaluator.evaluate(p, kept[0], self.weights)
+            report(alone.count)
+            return alone
         total = Pass.zero(self.ball.manifold)
 
         def work(item: tuple[Array | None, Array]) -> Pass:
             return self.evaluator.evaluate(p, item[1], item[0])
 
-        with one_blas_thread():
+        with self._threads():
             for part in in_order(pool(os.getpid()), work, self._chunks(iter(kept))):
                 total = total + part
                 report(total.count)
         return total
+
+    def _threads(self) -> AbstractContextManager[None]:
+        """What keeps the threads of the linear algebra out of ours; one chunk needs none."""
+        alone = self.count is not None and 8 * self.count * math.prod(self.ball.manifold.point_shape) <= _LEAST_BYTES
+        return nullcontext() if alone else one_blas_thread()
 
     def _chunks(self, chunks: Iterator[Array]) -> Iterator[tuple[Array | None, Array]]:
         """Weights and records, a chunk at a time."""
@@ -241,10 +255,7 @@ class ChunkedRecords(Records):
         self.check_count(done)
 
 
-Room = Callable[[tuple[int, ...]], Array]
-
-
-class _Memory:
+class Memory:
     """Memory for chunks that is used again and again: to be given new memory takes longer than to compute with it."""
 
     def __init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 
 from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
-from geodp.records.chunks import RecordsError, chunks_of, is_dask, one_blas_thread
+from geodp.manifolds.functions import two_sum
+from geodp.records.chunks import Memory, RecordsError, chunks_of, in_order, is_dask, one_blas_thread, pool
 from geodp.records.persons import EachPerson, Indices, Persons
 
 #: From records to vectors, a row each, each record treated by itself.
@@ -38,7 +40,8 @@ def medians(rows: Array, starts: Indices) -> Array:
 def sum_over(x: Any, manifold: Manifold, rows: Rows, n: int, summand: Summand = total, of_person: EachPerson = averages) -> Array:
     """The sum of ``summand(rows(chunk))`` over the chunks of ``x``, in order, which hold ``n`` records or ``n`` persons.
 
-    ``of_person`` makes one vector of each person's. None of the three functions may raise on account of a value.
+    ``of_person`` makes one vector of each person's. None of the three functions may raise on account of a value; ``rows`` may
+    change the records, which are copies.
     """
     if isinstance(x, Persons):
         averaged = x.each(_OfPersons(rows, of_person))
@@ -50,13 +53,27 @@ def sum_over(x: Any, manifold: Manifold, rows: Rows, n: int, summand: Summand = 
 
         sums = sum_rows(x, manifold, counted)
     else:
-        sums = np.zeros(1)
-        with one_blas_thread(), np.errstate(all="ignore"):
-            for chunk in chunks_of(x, manifold):
-                sums = sums + counted(chunk)
+        sums = _sum_of_chunks(x, manifold, counted)
     if sums[0] != n:
         raise RecordsError(f"{n} records were counted but {int(sums[0])} were met: give records that are the same every time")
     return sums[1:].reshape(counted.shape(manifold))
+
+
+def _sum_of_chunks(x: Any, manifold: Manifold, summand: Summand) -> Array:
+    """The sum over chunks, shared out over the cores and added up in order; rounding is carried along."""
+    memory = Memory()
+
+    def work(chunk: Array) -> tuple[Array, Array]:
+        with np.errstate(all="ignore"):
+            return summand(chunk), chunk
+
+    high, low = np.zeros(1), np.zeros(1)
+    with one_blas_thread():
+        for part, chunk in in_order(pool(os.getpid()), work, chunks_of(x, manifold, memory.take)):
+            memory.give(chunk)
+            high, lost = two_sum(high, part)
+            low = low + lost
+    return high + low
 
 
 class _Counted:
