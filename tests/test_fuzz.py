@@ -121,7 +121,7 @@ def test_a_release_that_tells_how_many_records_are_invalid_is_found_out(monkeypa
         return replace(release, n=int(np.isnan(numbers).sum()))
 
     monkeypatch.setattr(fuzz, "private_mean", talkative)
-    failures = fuzz.run("releases", 60).failures
+    failures = fuzz.run("releases", 200).failures
     assert any("what is said depends on the records" in failure for failure in failures)
 
 
