@@ -409,7 +409,7 @@ def torus() -> None:
         ylabel="second",
         title="Torus(2): opposite edges are one",
     )
-    axes.legend(loc="upper center")
+    axes.legend(loc=(0.28, 0.62))
     figure.savefig(IMAGES / "torus.png", dpi=130)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mpmath
@@ -73,8 +77,7 @@ def test_the_hessian_predicts_how_the_gradient_changes(manifold: Manifold, kind:
     p = manifold.exp(mean, manifold.tangent(mean, 1e-3 * direction / np.linalg.norm(direction)))
     evaluator = kind(manifold)
     result = evaluator.evaluate(p, x, None)
-    gradient = manifold.tangent(p, result.log / len(x))
-    moved = manifold.exp(p, evaluator.step(p, gradient, result.hessian / result.seen))
+    moved = manifold.exp(p, manifold.tangent(p, evaluator.step(p, result.log / len(x), result.hessian / result.seen)))
     newton = kind in (passes.SPD2, passes.Sphere2)
     assert manifold.dist(moved, mean) < (2e-6 if newton else 1.5e-4)
 
@@ -204,7 +207,15 @@ def test_nothing_is_compiled_because_a_record_was_moved(manifold: Manifold, kind
     assert kernel.signatures == before
 
 
-def test_large_data_use_the_compiled_passes_and_small_data_do_not() -> None:
+def unused(monkeypatch: pytest.MonkeyPatch, on_disk: bool) -> None:
+    """As in a new process, after an installation or later."""
+    monkeypatch.setattr(passes._Tally, "numbers", 0.0)
+    monkeypatch.setattr(passes, "_is_on_disk", lambda _: on_disk)
+    monkeypatch.setattr(passes, "sys", SimpleNamespace(modules={}))
+
+
+def test_large_data_use_the_compiled_passes_and_small_data_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    unused(monkeypatch, on_disk=True)
     assert type(passes.best_evaluator(SPD(2), 100)) is passes.SPDLarge
     assert type(passes.best_evaluator(SPD(2), 10**6)) is passes.SPD2
     assert type(passes.best_evaluator(SPD(3), None)) is passes.SPD3
@@ -213,6 +224,32 @@ def test_large_data_use_the_compiled_passes_and_small_data_do_not() -> None:
     assert type(passes.best_evaluator(Sphere(1000), 10**4)) is passes.SphereLarge
     assert type(passes.best_evaluator(SPD(10), 10)) is passes.SPDLarge
     assert type(passes.best_evaluator(SPD(10), 10**4)) is passes.SPDCompiled
+
+
+@pytest.mark.parametrize(("on_disk", "calls"), [(True, 9), (False, 190)])
+def test_many_small_calls_are_worth_compiled_passes_too(on_disk: bool, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    unused(monkeypatch, on_disk)
+    kinds = [type(passes.best_evaluator(SPD(3), 20)) for _ in range(220)]
+    first = kinds.index(passes.SPD3)
+    assert set(kinds[:first]) == {passes.SPDLarge}
+    assert set(kinds[first:]) == {passes.SPD3}
+    assert calls - 5 <= first <= calls + 5
+
+
+def test_compiled_code_on_disk_is_found_and_outdated_code_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "kernels.py"
+    source.touch()
+    dispatcher = SimpleNamespace(
+        py_func=SimpleNamespace(__code__=SimpleNamespace(co_filename=str(source))),
+        stats=SimpleNamespace(cache_path=str(tmp_path)),
+    )
+    monkeypatch.setattr(kernels, "spd3", dispatcher)
+    find = passes._is_on_disk.__wrapped__
+    assert not find("kernels.spd3")
+    (tmp_path / "kernels.spd3-1.py311.nbi").touch()
+    assert find("kernels.spd3")
+    os.utime(source, (time.time() + 60.0,) * 2)
+    assert not find("kernels.spd3")
 
 
 def test_without_numba_everything_still_works(monkeypatch: pytest.MonkeyPatch) -> None:

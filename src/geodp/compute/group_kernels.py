@@ -21,14 +21,14 @@ Integers = NDArray[np.int64]
 def spd2_groups(x: Array, starts: Integers, points: Array, radius: float, block: int, rows: Array) -> None:
     """2x2 positive-definite matrices."""
     row, weights = 0, np.ones(_largest(starts))
-    factor, inverse = np.empty((2, 2)), np.empty((2, 2))
+    root, inverse = np.empty((2, 2)), np.empty((2, 2))
     for g in range(len(points)):
         begin, end = starts[g], starts[g + 1]
         after = row + (end - begin + block - 1) // block
         if end > begin:
-            most = _factor(points[g], factor, inverse)
+            most = factor(points[g], root, inverse)
             blocks = rows[row:after]
-            blocks[:, -1] = spd2(x[begin:end], weights, points[g], factor, inverse, most, radius, block, blocks)
+            blocks[:, -1] = spd2(x[begin:end], weights, points[g], root, inverse, most, radius, block, blocks)
         row = after
 
 
@@ -36,14 +36,14 @@ def spd2_groups(x: Array, starts: Integers, points: Array, radius: float, block:
 def spd3_groups(x: Array, starts: Integers, points: Array, radius: float, block: int, rows: Array) -> None:
     """3x3 positive-definite matrices."""
     row, weights = 0, np.ones(_largest(starts))
-    factor, inverse, each = np.empty((3, 3)), np.empty((3, 3)), np.empty((0, 6))
+    root, inverse, each = np.empty((3, 3)), np.empty((3, 3)), np.empty((0, 6))
     for g in range(len(points)):
         begin, end = starts[g], starts[g + 1]
         after = row + (end - begin + block - 1) // block
         if end > begin:
-            most = _factor(points[g], factor, inverse)
+            most = factor(points[g], root, inverse)
             blocks = rows[row:after]
-            blocks[:, -1] = spd3(x[begin:end], weights, points[g], factor, inverse, most, radius, block, blocks, each)
+            blocks[:, -1] = spd3(x[begin:end], weights, points[g], root, inverse, most, radius, block, blocks, each)
         row = after
 
 
@@ -57,14 +57,9 @@ def move_spd(points: Array, steps: Array, center: Array, factor: Array, inverse:
     root, room, inner = np.empty((k, k)), np.empty((k, k)), np.empty((k, k))
     vectors, logs = np.empty((k, k)), np.empty(k)
     for g in range(len(points)):
-        still, column = True, 0
-        for i in range(k):
-            for j in range(i, k):
-                still &= steps[g, column] == 0.0
-                inner[i, j] = inner[j, i] = steps[g, column] * (1.0 if i == j else 0.7071067811865476)
-                column += 1
-        if still:
+        if not steps[g].any():
             continue
+        _to_matrix(steps[g], inner)
         cholesky(points[g], 1.0, root)
         _diagonalise(inner, vectors)
         for i in range(k):  # the new point is F F' with F = root @ vectors @ exp(inner/2)
@@ -80,6 +75,78 @@ def move_spd(points: Array, steps: Array, center: Array, factor: Array, inverse:
                     total += room[i, m] * room[j, m]
                 points[g, i, j] = points[g, j, i] = total
         far_matrix(points[g], center, factor, inverse, radius, vectors, logs, room)
+
+
+@compiled
+def follow_spd(before: Array, here: Array, vectors: Array, moves: Array) -> None:
+    """Tangent vectors ``(groups, m, dim)`` as the same matrices at other points, in place, and minus the logarithms back.
+
+    Everything is in the frames of Cholesky factors: those of ``before`` on the way in, and of ``here`` on the way out.
+    """
+    k = before.shape[1]
+    old, new, inverse, across = np.empty((k, k)), np.empty((k, k)), np.empty((k, k)), np.empty((k, k))
+    inner, room, turn = np.empty((k, k)), np.empty((k, k)), np.empty((k, k))
+    for g in range(len(before)):
+        cholesky(before[g], 1.0, old)
+        factor(here[g], new, inverse)
+        for i in range(k):
+            for j in range(k):
+                total = 0.0
+                for m in range(j, i + 1):
+                    total += inverse[i, m] * old[m, j]
+                across[i, j] = total
+        for n in range(vectors.shape[1]):
+            _to_matrix(vectors[g, n], inner)
+            _conjugate(across, inner, room)
+            _to_vector(inner, vectors[g, n])
+        for i in range(k):
+            for j in range(k):
+                inner[i, j] = 1.0 if i == j else 0.0
+        _conjugate(across, inner, room)
+        _diagonalise(inner, turn)
+        for i in range(k):
+            for j in range(k):
+                total = 0.0
+                for m in range(k):
+                    total -= turn[i, m] * math.log(inner[m, m]) * turn[j, m]
+                room[i, j] = total
+        _to_vector(room, moves[g])
+
+
+@compiled
+def _to_matrix(vector: Array, matrix: Array) -> None:
+    column = 0
+    for i in range(len(matrix)):
+        for j in range(i, len(matrix)):
+            matrix[i, j] = matrix[j, i] = vector[column] * (1.0 if i == j else 0.7071067811865476)
+            column += 1
+
+
+@compiled
+def _to_vector(matrix: Array, vector: Array) -> None:
+    column = 0
+    for i in range(len(matrix)):
+        for j in range(i, len(matrix)):
+            vector[column] = matrix[i, j] * (1.0 if i == j else 1.4142135623730951)
+            column += 1
+
+
+@compiled
+def _conjugate(lower: Array, matrix: Array, room: Array) -> None:
+    """``L A L'`` in place of the symmetric matrix ``A``, for a lower triangle ``L``."""
+    k = len(matrix)
+    for i in range(k):
+        for j in range(k):
+            total = 0.0
+            for m in range(i + 1):
+                total += lower[i, m] * matrix[m, j]
+            room[i, j] = total
+    for i in range(k):
+        for j in range(i + 1):
+            total = 0.0
+            for m in range(j + 1):
+                total += room[i, m] * lower[j, m]
+            matrix[i, j] = matrix[j, i] = total
 
 
 @compiled
@@ -115,19 +182,19 @@ def _diagonalise(matrix: Array, vectors: Array) -> None:
 
 
 @compiled
-def _factor(point: Array, factor: Array, inverse: Array) -> float:
+def factor(point: Array, root: Array, inverse: Array) -> float:
     """The Cholesky factor of a positive-definite matrix, and the inverse of that; returned is :func:`most_spread` of them."""
-    cholesky(point, 1.0, factor)
+    cholesky(point, 1.0, root)
     k = len(point)
     for j in range(k):
         for i in range(k):
             inverse[i, j] = 0.0
-        inverse[j, j] = 1.0 / factor[j, j]
+        inverse[j, j] = 1.0 / root[j, j]
         for i in range(j + 1, k):
             rest = 0.0
             for m in range(j, i):
-                rest += factor[i, m] * inverse[m, j]
-            inverse[i, j] = -rest / factor[i, i]
+                rest += root[i, m] * inverse[m, j]
+            inverse[i, j] = -rest / root[i, i]
     trace = square = 0.0
     for i in range(k):
         trace += point[i, i]

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.compute.passes import Pass, compiled_code_is_there, mean_hessian
+from geodp.compute.passes import (
+    HessianKnown,
+    Pass,
+    as_compiled_code_knows_it,
+    follow,
+    follow_spd,
+    mean_hessian,
+    spd3_coordinates,
+    worth_compiled_code,
+)
 from geodp.inputs import Array
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
@@ -73,6 +82,9 @@ def _reduced(operation: np.ufunc, values: Array, starts: Integers) -> Array:
 class GroupEvaluator(ABC):
     """How to make a :class:`GroupPass` on one manifold, with the same work for every record as far as that can be had."""
 
+    #: What passes say about the Hessian: the more, the fewer of them are needed.
+    hessian: ClassVar[HessianKnown] = "its mean over directions"
+
     def __init__(self, ball: Ball) -> None:
         self.ball, self.manifold = ball, ball.manifold
 
@@ -93,6 +105,11 @@ class GroupEvaluator(ABC):
         if outside.any():
             moved[outside] = self.ball.clip_chunk(moved[outside])
         return self.evaluate(moved, records, starts)
+
+    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+        """Of each group, tangent vectors ``(groups, m, dim)`` taken to another point; and how the point moved, seen there."""
+        there = follow(self.manifold, before[:, None], here[:, None], vectors)[0]
+        return there, follow(self.manifold, before, here, vectors[:, 0])[1]
 
     def centers(self, starts: Integers) -> Array:
         """The centre of the ball, once a group."""
@@ -120,6 +137,8 @@ def _shares(starts: Integers) -> Array:
 
 class GeneralGroups(GroupEvaluator):
     """Logarithms by the manifold's own ``raw_log``. On spaces of rank one their lengths give the mean Hessian."""
+
+    hessian = "not at all"
 
     def clip(self, records: Array, starts: Integers) -> GroupPass:
         records[:], logs = self.ball.clip_with_logs(records)
@@ -186,8 +205,7 @@ class CompiledGroups(GroupEvaluator):
         return self.finish(points, records, starts, math.inf)
 
     def finish(self, points: Array, records: Array, starts: Integers, radius: float) -> GroupPass:
-        # compiled code is kept on disk for every type it has met: there is to be one type, whatever the source of the records
-        points, records = (np.require(a.view(np.ndarray), requirements=["C", "W"]) for a in (points, records))
+        points, records = as_compiled_code_knows_it(points), as_compiled_code_knows_it(records)
         blocks = np.concatenate([[0], np.cumsum(-(-np.diff(starts) // Pass.BLOCK))])
         rows = np.empty((blocks[-1], self.columns + 1))
         self.run(points, records, starts, radius, rows)
@@ -209,11 +227,14 @@ class _CompiledSPDGroups(CompiledGroups):
         group_kernels.move_spd(moved, np.ascontiguousarray(steps), *self._center, self.ball.radius)
         return self.evaluate(moved, records, starts)
 
+    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+        return follow_spd(before, here, vectors)
+
 
 class SPD2Groups(_CompiledSPDGroups):
     """2x2 matrices, with Newton's step."""
 
-    columns = 7
+    columns, hessian = 7, "in full"
 
     def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
         from geodp.compute import group_kernels
@@ -246,15 +267,14 @@ class SPD3Groups(_CompiledSPDGroups):
         group_kernels.spd3_groups(records, starts, points, radius, Pass.BLOCK, rows)
 
     def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
-        root, square = math.sqrt(2.0), sums[:, 6]
-        log = sums[:, [0, 1, 3, 2, 4, 5]] * [1.0, root, root, 1.0, root, 1.0]
+        log, square = spd3_coordinates(sums), sums[:, 6]
         return GroupPass(points, log, square, reach, spd_step(log, square, sums[:, 7]))
 
 
 class Sphere2Groups(CompiledGroups):
     """The unit sphere in space, with Newton's step."""
 
-    columns = 11
+    columns, hessian = 11, "in full"
 
     def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
         from geodp.compute import group_kernels
@@ -274,8 +294,14 @@ class Sphere2Groups(CompiledGroups):
 
 def best_group_evaluator(ball: Ball, count: int) -> GroupEvaluator:
     """The fastest evaluator for so many records in groups."""
-    manifold = ball.manifold
-    compiled: dict[Manifold, type[CompiledGroups]] = {SPD(2): SPD2Groups, SPD(3): SPD3Groups, Sphere(2): Sphere2Groups}
-    if manifold in compiled and compiled_code_is_there(count * math.prod(manifold.point_shape)):
-        return compiled[manifold](ball)
+    manifold, numbers = ball.manifold, count * math.prod(ball.manifold.point_shape)
+    compiled: dict[Manifold, tuple[type[CompiledGroups], str]] = {
+        SPD(2): (SPD2Groups, "group_kernels.spd2_groups"),
+        SPD(3): (SPD3Groups, "group_kernels.spd3_groups"),
+        Sphere(2): (Sphere2Groups, "group_kernels.sphere2_groups"),
+    }
+    if manifold in compiled:
+        kind, kernel = compiled[manifold]
+        if worth_compiled_code(kernel, numbers):
+            return kind(ball)
     return SPDGroups(ball) if isinstance(manifold, SPD) and manifold.k > 1 else GeneralGroups(ball)

@@ -6,11 +6,14 @@ with less work a record.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import math
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -18,13 +21,16 @@ import numpy as np
 from geodp.inputs import EPSILON, Array
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.functions import conjugate, spectral, two_sum, vector_from_symmetric
+from geodp.manifolds.functions import spectral, two_sum, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
-from geodp.manifolds.small_eigen import eigvalsh
-from geodp.manifolds.spd import cholesky, log_of_whitened, most_spread
+from geodp.manifolds.spd import cholesky, log_of_whitened
 
-#: Fewer numbers than this are not worth loading compiled code for.
+#: So many numbers at once are worth compiled code, even if it has yet to be made, which takes seconds once after installation.
 _WORTH_COMPILING = 100_000
+#: Smaller calls add up. One costs as much as so many numbers more ...
+_CALL = 5_000
+#: ... and loading compiled code from the disk, or making it, as much as these.
+_WORTH_LOADING, _WORTH_MAKING = 10 * _CALL, 200 * _CALL
 
 
 @dataclass(frozen=True, repr=False)  # its sums are private, and a scheduler may log the text of what a task was given
@@ -53,6 +59,8 @@ class Pass:
     @classmethod
     def of_blocks(cls, count: int, logs: Array, square: float, reach: float, hessian: Array, seen: float) -> Pass:
         """From the sums of logarithms over blocks, ``(blocks, dim)``."""
+        if len(logs) == 1:
+            return cls(count, logs[0], np.zeros(len(logs[0])), square, reach, hessian, seen)
         return cls(count, *compensated_sum(logs), square, reach, hessian, seen)
 
     def __add__(self, other: Pass) -> Pass:
@@ -96,6 +104,9 @@ class Evaluator(ABC):
     #: What passes say about the Hessian: the more, the fewer of them are needed.
     hessian: ClassVar[HessianKnown] = "not at all"
 
+    def __init__(self, manifold: Manifold) -> None:
+        self.manifold = manifold
+
     @abstractmethod
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         """The pass at ``p`` over records in the ball."""
@@ -109,8 +120,15 @@ class Evaluator(ABC):
         """
 
     @abstractmethod
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        """A step to the mean, from the mean of what the passes say about the Hessian."""
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        """A step to the mean from the mean logarithm and the mean of what the passes say about the Hessian, in coordinates."""
+
+    def move(self, ball: Ball, p: Array, step: Array) -> Array:
+        """The end of a step, given in coordinates; outside the ball, the point of its boundary next to it."""
+        manifold = ball.manifold
+        point = manifold.raw_exp(p, manifold.raw_tangent(p, step))
+        inside = manifold.raw_dist(ball.center, point) <= ball.radius
+        return point if inside else ball.clip_chunk(point[None])[0]
 
     def coordinates(self, ball: Ball, records: Array) -> Array:
         """Normal coordinates at the centre of the clipped records, a row each: of length at most the radius, and finite.
@@ -122,12 +140,22 @@ class Evaluator(ABC):
         length = np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
         return coordinates * np.where(length > ball.radius, ball.radius / length * (1.0 - 1e-15), 1.0)
 
+    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+        """Tangent vectors at one point, rows of coordinates, taken to another; and how the point moved, seen from there.
+
+        They are projected to the tangent space as they are.
+        """
+        return follow(self.manifold, before, here, vectors)
+
+
+def follow(manifold: Manifold, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+    """:meth:`Evaluator.follow` by the manifold's own maps."""
+    there = manifold.raw_project_tangent(here, manifold.raw_tangent(before, vectors))
+    return manifold.raw_coordinates(here, there), -manifold.raw_coordinates(here, manifold.raw_log(here, before))
+
 
 class GeneralEvaluator(Evaluator):
     """Logarithms by the manifold's own ``raw_log``, and nothing about the Hessian."""
-
-    def __init__(self, manifold: Manifold) -> None:
-        self.manifold = manifold
 
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         return self.from_logs(p, self.manifold.raw_log(p, records), weights)
@@ -136,8 +164,8 @@ class GeneralEvaluator(Evaluator):
         records[:], logs = ball.clip_with_logs(records)
         return self.from_logs(ball.center, logs, weights)
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        return gradient
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return log
 
     def from_logs(self, p: Array, logs: Array, weights: Array | None) -> Pass:
         coordinates = self.manifold.raw_coordinates(p, logs)
@@ -158,7 +186,7 @@ class CompiledEvaluator(Evaluator):
     """Compiled loops that read every record once, and clip on the way if the radius is finite."""
 
     def __init__(self, manifold: Manifold) -> None:
-        self.manifold = manifold
+        super().__init__(manifold)
         self._ones = np.ones(0)
 
     @abstractmethod
@@ -177,10 +205,21 @@ class CompiledEvaluator(Evaluator):
             if len(ones) < len(records):
                 ones = self._ones = np.ones(len(records))
             weights = ones[: len(records)]
-        # compiled code is kept on disk for every type it has met: there is to be one type, whatever the source of the records
-        records = np.require(records.view(np.ndarray), requirements=["C", "W"])
-        with np.errstate(all="ignore"):
-            return self.run(p, records, weights, radius)
+        return self.run(p, as_compiled_code_knows_it(records), weights, radius)
+
+
+def as_compiled_code_knows_it(records: Array) -> Array:
+    """The same numbers in an ordinary array.
+
+    Compiled code is kept on disk for every type it has met: there is to be one type, whatever the source of the records.
+    """
+    if type(records) is np.ndarray and records.flags.carray:
+        return records
+    return np.require(records.view(np.ndarray), requirements=["C", "W"])
+
+
+#: A point, its Cholesky factor, the inverse of that, and the ratio of eigenvalues past which matrices are factorised there.
+Frame = tuple[Array, Array, Array, float]
 
 
 class _CompiledSPD(CompiledEvaluator):
@@ -188,16 +227,54 @@ class _CompiledSPD(CompiledEvaluator):
 
     def __init__(self, manifold: Manifold) -> None:
         super().__init__(manifold)
-        self._frame = np.empty(0), (np.empty(0), np.empty(0), np.empty(0), 0.0)
+        self._frames: dict[int, tuple[Array, Frame]] = {}
+        self._load()
 
-    def frame(self, p: Array) -> tuple[Array, Array, Array, float]:
+    @staticmethod
+    @cache
+    def _load() -> None:
+        """Loads all that is needed at once, so that no later call has to stop and compile."""
+        from geodp.compute import group_kernels
+
+        one, room = np.eye(2)[None], np.empty((2, 2))
+        group_kernels.factor(one[0], room, room.copy())
+        group_kernels.move_spd(one, np.ones((1, 3)), one[0], one[0], one[0], 1.0)
+        follow_spd(one, one, np.zeros((1, 1, 3)))
+
+    def frame(self, p: Array) -> Frame:
         """A writable copy of the point, its Cholesky factor, the inverse of that, and which matrices to factorise."""
-        at, frame = self._frame
-        if at is not p:
-            factor, inverse = cholesky(p)
-            frame = np.array(p), factor, inverse, float(most_spread(p, inverse))
-            self._frame = p, frame
+        at, frame = self._frames.get(id(p), (None, None))
+        if at is not p or frame is None:
+            from geodp.compute import group_kernels
+
+            at, factor, inverse = np.array(p), np.empty(p.shape), np.empty(p.shape)
+            frame = at, factor, inverse, group_kernels.factor(at, factor, inverse)
+            self._frames = {**dict(list(self._frames.items())[-1:]), id(p): (p, frame)}  # another thread may do the same
         return frame
+
+    def move(self, ball: Ball, p: Array, step: Array) -> Array:
+        from geodp.compute import group_kernels
+
+        moved = np.array(p)
+        group_kernels.move_spd(moved[None], step[None], *self.frame(ball.center)[:3], ball.radius)
+        return moved
+
+    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+        there, moves = follow_spd(before[None], here[None], vectors[None])
+        return there[0], moves[0]
+
+
+def follow_spd(before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+    """:meth:`Evaluator.follow` on positive-definite matrices, in compiled code, for each of several points."""
+    from geodp.compute import group_kernels
+
+    there, moves = np.array(vectors), np.empty((len(vectors), vectors.shape[-1]))
+    group_kernels.follow_spd(np.array(before), np.array(here), there, moves)
+    return there, moves
+
+
+#: From half the trace, half the difference of the diagonal and the entry off it to coordinates.
+_SPD2_COORDINATES = np.array([[1.0, 0.0, 1.0], [1.0, 0.0, -1.0], [0.0, math.sqrt(2.0), 0.0]])
 
 
 class SPD2(_CompiledSPD):
@@ -210,24 +287,38 @@ class SPD2(_CompiledSPD):
 
         blocks = _rows(records, 7)
         reach = kernels.spd2(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks)
-        a, d, b = blocks[:, 0], blocks[:, 1], blocks[:, 2]
-        logs = np.stack([a + d, math.sqrt(2.0) * b, a - d], axis=-1)
-        square, *hessian = blocks[:, 3:].sum(axis=0)
-        return Pass.of_blocks(len(records), logs, float(square), reach, np.array(hessian), float(weights.sum()))
+        logs = blocks[:, :3] @ _SPD2_COORDINATES
+        rest = np.add.reduce(blocks[:, 3:])
+        return Pass.of_blocks(len(records), logs, float(rest[0]), reach, rest[1:], float(np.add.reduce(weights)))
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        factor, inverse = cholesky(p)
-        g = conjugate(inverse, gradient)
-        h00, h01, h11 = hessian
-        middle, off = 0.5 * (g[0, 0] + g[1, 1]), (0.5 * (g[0, 0] - g[1, 1]), g[0, 1])
-        d, b = np.linalg.solve([[h00, h01], [h01, h11]], off)
-        return conjugate(factor, np.array([[middle + d, b], [b, middle - d]]))
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        h00, h01, h11 = hessian.tolist()
+        first, off, last = log.tolist()
+        middle, d, b = 0.5 * (first + last), 0.5 * (first - last), math.sqrt(0.5) * off
+        d, b = _solved(h00, h01, h11, d, b)
+        return np.array([middle + d, math.sqrt(2.0) * b, middle - d])
 
 
-def _scaled_step(p: Array, gradient: Array, hessian: Array) -> Array:
+def _solved(h00: float, h01: float, h11: float, a: float, b: float) -> tuple[float, float]:
+    """The solution of a 2x2 Hessian; the right-hand side itself if that is not positive, as away from the mean it may be."""
+    det, trace = h00 * h11 - h01 * h01, h00 + h11
+    if not (trace > 0.0 and det > 1e-12 * trace**2):
+        return a, b
+    return (h11 * a - h01 * b) / det, (h00 * b - h01 * a) / det
+
+
+def _scaled_step(log: Array, hessian: Array) -> Array:
     """On matrices of other sizes: the full step along the trace, and one over the mean Hessian across it."""
-    along = float(np.trace(np.linalg.solve(p, gradient))) / len(p) * p
-    return along + (gradient - along) / float(hessian)
+    trace = _trace(len(log))
+    along = (log @ trace) * trace
+    return along + (log - along) / float(hessian)
+
+
+@cache
+def _trace(dim: int) -> Array:
+    """The unit vector along the trace, in coordinates of symmetric matrices."""
+    k = math.isqrt(2 * dim)
+    return vector_from_symmetric(np.eye(k)) / math.sqrt(k)
 
 
 class SPD3(_CompiledSPD):
@@ -249,49 +340,44 @@ class SPD3(_CompiledSPD):
 
         blocks = _rows(records, 8)
         reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks, each)
-        root = math.sqrt(2.0)
-        logs = blocks[:, [0, 1, 3, 2, 4, 5]] * [1.0, root, root, 1.0, root, 1.0]
-        square, hessian = blocks[:, 6:].sum(axis=0)
-        return Pass.of_blocks(len(records), logs, float(square), reach, np.asarray(hessian), float(weights.sum()))
+        square, hessian = np.add.reduce(blocks[:, 6:]).tolist()
+        logs = spd3_coordinates(blocks)
+        return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(np.add.reduce(weights)))
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        return _scaled_step(p, gradient, hessian)
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_step(log, hessian)
+
+
+def spd3_coordinates(sums: Array) -> Array:
+    """Coordinates of symmetric matrices from the order in which the compiled loop writes their entries."""
+    return sums.take(_ENTRIES, axis=1) * _SCALES
+
+
+_ENTRIES, _SCALES = np.array([0, 1, 3, 2, 4, 5]), np.sqrt([1.0, 2.0, 2.0, 1.0, 2.0, 1.0])
 
 
 class SPDCompiled(_CompiledSPD):
-    """Matrices of any size, without eigen-decompositions: those for the Hessian are made for a few records of each chunk."""
+    """Matrices of any size, without eigen-decompositions."""
 
     hessian = "its mean over directions"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import spd_kernel
 
-        k = len(p)
-        blocks = _rows(records, k * (k + 1) // 2 + 1)
-        frame = self.frame(p)
-        reach = spd_kernel.spd(records, weights, *frame, radius, spd_kernel.quadrature(), Pass.BLOCK, blocks)
-        few = slice(None, None, -(-len(records) // _FEW))
-        values: Array = eigvalsh(conjugate(frame[2], records[few]))
-        values = np.maximum(values, EPSILON * values[:, -1:])  # rounding may make a small one negative
-        hessian, seen = weights[few] @ mean_hessian(np.log(values)), float(weights[few].sum())
-        logs = blocks[:, :-1] * vector_from_symmetric(np.ones((k, k)))
-        return Pass.of_blocks(len(records), logs, float(blocks[:, -1].sum()), reach, np.asarray(hessian), seen)
+        blocks = _rows(records, self.manifold.dim + 2)
+        reach = spd_kernel.spd(records, weights, *self.frame(p), radius, spd_kernel.quadrature(), Pass.BLOCK, blocks)
+        logs = blocks[:, :-2] * vector_from_symmetric(np.ones(p.shape))
+        square, hessian = np.add.reduce(blocks[:, -2:]).tolist()
+        return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(np.add.reduce(weights)))
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        return _scaled_step(p, gradient, hessian)
-
-
-#: Records of a chunk whose eigenvalues are taken for the mean Hessian, which need not be exact.
-_FEW = 64
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_step(log, hessian)
 
 
 class SPDLarge(Evaluator):
     """Few matrices of any size, or no compiler: the manifold's own logarithm, and the Hessian from its spectrum."""
 
     hessian = "its mean over directions"
-
-    def __init__(self, manifold: Manifold) -> None:
-        self.manifold = manifold
 
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         logs, vectors = log_of_whitened(cholesky(p)[1], p, records)
@@ -305,8 +391,8 @@ class SPDLarge(Evaluator):
         records[:] = ball.clip_chunk(records)
         return self.evaluate(ball.center, records, weights)
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        return _scaled_step(p, gradient, hessian)
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_step(log, hessian)
 
 
 def mean_hessian(logs: Array) -> Array:
@@ -334,14 +420,15 @@ class Sphere2(CompiledEvaluator):
         logs = self.manifold.raw_coordinates(p, blocks[:, :3] - blocks[:, 3:4] * p)
         return Pass.of_blocks(len(records), logs, float(square), reach, along * np.eye(3) + outer, float(weights.sum()))
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        across = np.eye(3) - np.outer(p, p)
-        return np.asarray(np.linalg.solve(across @ hessian @ across + np.outer(p, p), gradient), dtype=np.float64)
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        frame = self.manifold.raw_tangent(p, np.eye(2))
+        (h00, h01), (_, h11) = (frame @ hessian @ frame.T).tolist()
+        return np.array(_solved(h00, h01, h11, *log.tolist()))
 
 
-def _sphere_step(gradient: Array, hessian: Array) -> Array:
+def _sphere_step(log: Array, hessian: Array) -> Array:
     # on a wide ball the mean Hessian may be small or negative away from the mean: then the gradient is the better step
-    return gradient / float(hessian) if hessian > 0.1 else gradient
+    return log / float(hessian) if hessian > 0.1 else log
 
 
 class SphereLarge(CompiledEvaluator):
@@ -366,8 +453,8 @@ class SphereLarge(CompiledEvaluator):
         square = length**2 * float(blocks[:, d + 2].sum())
         return Pass.of_blocks(len(weights), logs, square, length * reach, np.asarray(hessian), mass)
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        return _sphere_step(gradient, hessian)
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _sphere_step(log, hessian)
 
 
 class SphereAny(GeneralEvaluator):
@@ -386,8 +473,8 @@ class SphereAny(GeneralEvaluator):
         hessian = np.asarray(w @ (1.0 + (d - 1) * cotangents) / d)
         return replace(super().from_logs(p, logs, weights), hessian=hessian, seen=float(w.sum()))
 
-    def step(self, p: Array, gradient: Array, hessian: Array) -> Array:
-        return _sphere_step(gradient, hessian)
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _sphere_step(log, hessian)
 
 
 def _rows(records: Array, columns: int) -> Array:
@@ -397,23 +484,46 @@ def _rows(records: Array, columns: int) -> Array:
 
 def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
     """The fastest evaluator for so many records (``None``: unknown) of a manifold."""
-    size = math.prod(manifold.point_shape)
-    compile_it = compiled_code_is_there(math.inf if count is None else count * size)
-    if isinstance(manifold, SPD) and manifold.k > 1 and not compile_it:
-        return SPDLarge(manifold)
-    if isinstance(manifold, SPD) and manifold.k > 3:
-        return SPDCompiled(manifold)
-    compiled: dict[Manifold, type[CompiledEvaluator]] = {SPD(2): SPD2, SPD(3): SPD3, Sphere(2): Sphere2}
-    if compile_it and manifold in compiled:
-        return compiled[manifold](manifold)
+    numbers = math.inf if count is None else count * math.prod(manifold.point_shape)
+    if isinstance(manifold, SPD) and manifold.k > 1:
+        exact: dict[int, tuple[type[_CompiledSPD], str]] = {2: (SPD2, "kernels.spd2"), 3: (SPD3, "kernels.spd3")}
+        kind, kernel = exact.get(manifold.k, (SPDCompiled, "spd_kernel.spd"))
+        return kind(manifold) if worth_compiled_code(kernel, numbers) else SPDLarge(manifold)
+    if manifold == Sphere(2) and worth_compiled_code("kernels.sphere2", numbers):
+        return Sphere2(manifold)
     if isinstance(manifold, Sphere) and manifold.d > 1:
-        return SphereLarge(manifold) if compile_it else SphereAny(manifold)
+        return SphereLarge(manifold) if worth_compiled_code("kernels.sphere", numbers) else SphereAny(manifold)
     return GeneralEvaluator(manifold)
 
 
-def compiled_code_is_there(numbers: float) -> bool:
-    """Whether there is compiled code, and so many numbers are worth loading it."""
-    return numbers >= _WORTH_COMPILING and _numba_is_there()
+def worth_compiled_code(kernel: str, numbers: float) -> bool:
+    """Whether to use a compiled loop, such as ``"kernels.spd3"``, for so many numbers.
+
+    The first small calls of a process do without. Depends on public things alone: sizes, and what is on the disk.
+    """
+    module, name = kernel.split(".")
+    loaded = sys.modules.get(f"geodp.compute.{module}")
+    if not _numba_is_there():
+        return False
+    if numbers >= _WORTH_COMPILING or (loaded is not None and getattr(loaded, name).signatures):
+        return True
+    _Tally.numbers += numbers + _CALL
+    return _Tally.numbers >= _WORTH_MAKING or (_Tally.numbers >= _WORTH_LOADING and _is_on_disk(kernel))
+
+
+class _Tally:
+    """The numbers that this process has summed without compiled code."""
+
+    numbers = 0.0
+
+
+@cache
+def _is_on_disk(kernel: str) -> bool:
+    """Whether the loop was compiled before, after its source was last changed."""
+    module, name = kernel.split(".")
+    function = getattr(importlib.import_module(f"geodp.compute.{module}"), name)
+    changed = Path(function.py_func.__code__.co_filename).stat().st_mtime
+    return any(index.stat().st_mtime >= changed for index in Path(function.stats.cache_path).glob(f"{module}.{name}-*.nbi"))
 
 
 @cache

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.compute.kernels import SYMMETRIC, compiled, far_matrix
+from geodp.compute.kernels import SYMMETRIC, compiled, curve, far_matrix
 from geodp.inputs import Array
 from geodp.manifolds.spd import MOST_SPREAD
 
@@ -66,7 +66,8 @@ def spd(
     block: int,
     blocks: Array,
 ) -> float:
-    """Sums over blocks: columns of ``blocks`` are the lower entries of the logarithms, column by column, and the squared length.
+    """Sums over blocks: columns of ``blocks`` are the lower entries of the logarithms, column by column, the squared length, and
+    the Hessian's mean over trace-free directions, from the mean gap between the logarithms of eigenvalues.
 
     ``factor`` and ``inverse`` are the Cholesky factor of the point ``p`` at which logarithms are taken, and its inverse; matrices
     with a ratio of eigenvalues above ``most`` are factorised. With a finite radius the records are clipped in place, as in
@@ -77,7 +78,7 @@ def spd(
     matrix, room, logs, total = np.empty(square), np.empty(square), np.empty(square), np.empty(square)
     diagonal, off, scales = np.empty((k, LANES)), np.empty((k, LANES)), np.empty((k, LANES))
     one, two = np.empty((k, LANES)), np.empty((k, LANES))
-    lane_weights, lengths = np.empty(LANES), np.empty(LANES)
+    lane_weights, lengths, traces = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     sure, inside = np.empty(LANES, dtype=np.bool_), np.empty(LANES, dtype=np.bool_)
     vectors, spectrum, spare = np.empty((k, k)), np.empty(k), np.empty((k, k))
     widest = len(rule.reaches) - 1
@@ -87,7 +88,7 @@ def spd(
     for start in range(0, len(x), block):
         stop = min(start + block, len(x))
         total[:] = 0.0
-        squares = 0.0
+        squares = hessian = 0.0
         for first in range(start, stop, LANES):
             count = min(LANES, stop - first)
             _whiten(x[first : first + count], inverse, room, matrix, sure)
@@ -106,7 +107,10 @@ def spd(
             _times_shifted(diagonal, off, room, logs)
             _turn_back(matrix, scales, one, logs)
             lengths[:] = 0.0
+            traces[:] = 0.0
             for i in range(k):
+                for z in range(LANES):
+                    traces[z] += logs[i, i, z]
                 for j in range(i + 1):
                     times = 1.0 if i == j else 2.0
                     for z in range(LANES):
@@ -116,6 +120,7 @@ def spd(
                 lane_weights[z] = weights[first + z] if (z < count) & sure[z] else 0.0
                 lengths[z] = lengths[z] if sure[z] else 0.0
                 squares += lane_weights[z] * lengths[z]
+                hessian += lane_weights[z] * _mean_curve(k, lengths[z], traces[z])
             for i in range(k):
                 for j in range(i + 1):
                     for z in range(LANES):
@@ -126,6 +131,7 @@ def spd(
                     length = far_matrix(x[first + z], p, factor, inverse, radius, vectors, spectrum, spare)
                     lengths[z] = length * length
                     squares += w * lengths[z]
+                    hessian += w * _mean_curve(k, lengths[z], spectrum.sum())
                     for i in range(k):
                         for j in range(i + 1):
                             for m in range(k):
@@ -137,7 +143,19 @@ def spd(
                 blocks[start // block, column] = total[i, j].sum()
                 column += 1
         blocks[start // block, column] = squares
+        blocks[start // block, column + 1] = hessian
     return math.sqrt(farthest)
+
+
+@compiled
+def _mean_curve(k: int, square: float, trace: float) -> float:
+    """The Hessian across two eigenvalues whose gap is the root mean square of all gaps; along the others it is 1.
+
+    ``square`` is the sum of the squared logarithms of the eigenvalues and ``trace`` their sum.
+    """
+    pairs = 0.5 * k * (k - 1)
+    gaps = max(k * square - trace * trace, 0.0)
+    return (k - 1 + pairs * curve(math.sqrt(gaps / pairs))) / (k - 1 + pairs)
 
 
 @compiled

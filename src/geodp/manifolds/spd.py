@@ -180,12 +180,17 @@ class SPD(AffineInvariant):
     # after a draw at distance 40; then the second kind are halved until it does not.
 
     def exact_radial_part(self, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import eigenvalues
+        from flint import ctx
 
-        return v if self.k == 1 else [real for real, _ in eigenvalues(_exact_symmetric(v, self.k))]
+        from geodp.arithmetic.intervals import COARSE, eigenvalues, symmetric_eigenvalues
+
+        if self.k == 1:
+            return v
+        matrix = _exact_symmetric(v, self.k)
+        return symmetric_eigenvalues(matrix) if ctx.prec <= COARSE else [real for real, _ in eigenvalues(matrix)]
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import Undecided, cholesky, dot, enclosed_matrix, refuse_indefinite
+        from geodp.arithmetic.intervals import Undecided, cholesky, enclosed_matrix, lower_triangle, refuse_indefinite
 
         try:
             near = cholesky(enclosed_matrix(center))
@@ -193,11 +198,8 @@ class SPD(AffineInvariant):
             refuse_indefinite(center)
             raise
         step = cholesky(_exact_symmetric(v, self.k).exp())
-        chart: list[arb] = []
-        for i in range(self.k):
-            row = [dot(near[i][j:], [step[m][j] for m in range(j, i + 1)]) for j in range(i + 1)]
-            chart += [*(entry / row[i] for entry in row[:i]), row[i].log()]
-        return chart
+        factor = (lower_triangle(near) * lower_triangle(step)).tolist()
+        return [x for i, row in enumerate(factor) for x in (*(entry / row[i] for entry in row[:i]), row[i].log())]
 
     def from_chart(self, x: Array) -> Array:
         mixing = np.eye(self.k)
@@ -310,6 +312,9 @@ def cholesky(p: Matrix) -> tuple[Matrix, Matrix]:
     if k > 3:
         whole = np.linalg.cholesky(symmetric(p))
         return cast(Matrix, whole), cast(Matrix, np.tril(np.linalg.inv(whole)))
+    if p.ndim == 2 and p.dtype == np.float64:
+        one, its_inverse = _factors_of_one(p.tolist())
+        return cast(Matrix, np.array(one)), cast(Matrix, np.array(its_inverse))
     factor, inverse = np.zeros_like(p), np.zeros_like(p)
     for j in range(k):
         for i in range(j, k):
@@ -324,6 +329,29 @@ def cholesky(p: Matrix) -> tuple[Matrix, Matrix]:
             for m in range(j + 1, i):
                 rest = rest + factor[..., i, m] * inverse[..., m, j]
             inverse[..., i, j] = -rest * inverse[..., i, i]
+    return factor, inverse
+
+
+def _factors_of_one(p: list[list[float]]) -> tuple[list[list[float]], list[list[float]]]:
+    """:func:`cholesky` of one small matrix, to the last bit. Numbers of Python take less time than arrays of one number."""
+    k = len(p)
+    factor, inverse = [[0.0] * k for _ in p], [[0.0] * k for _ in p]
+    for j in range(k):
+        for i in range(j, k):
+            rest = 0.5 * p[i][j] + 0.5 * p[j][i]
+            for m in range(j):
+                rest -= factor[i][m] * factor[j][m]
+            if i > j:
+                factor[i][j] = rest / factor[j][j]
+            elif 0.0 < rest < math.inf:
+                factor[j][j] = math.sqrt(rest)
+            else:
+                nothing = [[math.nan] * k for _ in p]
+                return nothing, nothing
+        inverse[j][j] = 1.0 / factor[j][j]
+    for j in range(k):
+        for i in range(j + 1, k):
+            inverse[i][j] = -sum(factor[i][m] * inverse[m][j] for m in range(j, i)) * inverse[i][i]
     return factor, inverse
 
 
@@ -402,7 +430,7 @@ _TINY = 1e-305
 
 def _condition(p: Matrix) -> float:
     """The condition number; infinite where eigenvalues are next to the smallest floats, which have few digits."""
-    values = eigvalsh(symmetric(p))
+    values = np.linalg.eigvalsh(symmetric(p))
     return float(values[-1] / values[0]) if values[0] > _TINY else math.inf
 
 

@@ -200,37 +200,48 @@ class ChunkedRecords(Records):
 
     def _evaluate_anew(self, p: Array, report: Report) -> Pass:
         """Reads and clips every record: whoever changes them meanwhile, no record outside the ball is ever met."""
-        nothing = Pass.zero(self.ball.manifold)
-        total, clipped = Reading(nothing, nothing), []
+        total: Reading | None = None
+        clipped = []
 
         def work(item: tuple[Array | None, Array]) -> tuple[Reading, Array]:
             weights, chunk = item
             return read_once(self.evaluator, self.ball, p, chunk, weights), chunk
 
-        with one_blas_thread():
+        with self._threads():
             for part, chunk in in_order(pool(os.getpid()), work, self._chunks(self._open())):
-                total = total + part
+                total = part if total is None else total + part
                 if self._may_keep:
                     clipped.append(chunk)
                 else:
                     self._memory.give(chunk)
                 report(total.asked.count)
-        self.check_same(total.center)
+        assert total is not None  # no records are refused
         if self._may_keep:
             self._kept = clipped
+        else:
+            self.check_same(total.center)
         return total.asked
 
     def _evaluate_kept(self, p: Array, kept: list[Array], report: Report) -> Pass:
+        if len(kept) == 1:
+            alone = self.evaluator.evaluate(p, kept[0], self.weights)
+            report(alone.count)
+            return alone
         total = Pass.zero(self.ball.manifold)
 
         def work(item: tuple[Array | None, Array]) -> Pass:
             return self.evaluator.evaluate(p, item[1], item[0])
 
-        with one_blas_thread():
+        with self._threads():
             for part in in_order(pool(os.getpid()), work, self._chunks(iter(kept))):
                 total = total + part
                 report(total.count)
         return total
+
+    def _threads(self) -> AbstractContextManager[None]:
+        """What keeps the threads of the linear algebra out of ours; one chunk needs none."""
+        alone = self.count is not None and 8 * self.count * math.prod(self.ball.manifold.point_shape) <= _LEAST_BYTES
+        return nullcontext() if alone else one_blas_thread()
 
     def _chunks(self, chunks: Iterator[Array]) -> Iterator[tuple[Array | None, Array]]:
         """Weights and records, a chunk at a time."""

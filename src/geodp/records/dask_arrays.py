@@ -20,7 +20,7 @@ import numpy as np
 from dask.base import get_scheduler
 from numpy.typing import NDArray
 
-from geodp.compute.passes import Pass, best_evaluator
+from geodp.compute.passes import Evaluator, Pass
 from geodp.inputs import Array
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.manifold import Manifold
@@ -49,7 +49,7 @@ class DaskRecords(Records):
         self._weights = None if weights is None else da.from_array(weights, chunks=(x.chunks[0],), name=False)
 
     def evaluate(self, p: Array, report: Report) -> Pass:
-        parts = _map_rows(_BlockPass(self.ball, p, self.count), self._x, self._weights)
+        parts = _map_rows(_BlockPass(self.ball, p, type(self.evaluator)), self._x, self._weights)
         nothing = Pass.zero(self.ball.manifold)
         total = Reading(nothing, nothing)
         for part in _sums(parts):
@@ -125,14 +125,14 @@ def _length(block: Array) -> NDArray[Any]:
 class _BlockPass:
     """The pass over a block at a point, which depends on the data: it is in no text that Dask may log."""
 
-    def __init__(self, ball: Ball, p: Array, count: int | None) -> None:
-        self._ball, self._p, self._count = ball, p, count
+    def __init__(self, ball: Ball, p: Array, kind: type[Evaluator]) -> None:
+        self._ball, self._p, self._kind = ball, p, kind  # the same kind on all workers, whose sums must fit together
 
     def __call__(self, block: Array, weights: Array | None = None) -> NDArray[Any]:
         ball = self._ball
         p = ball.center if np.array_equal(self._p, ball.center) else self._p  # evaluators ask whether it is the centre
         try:
-            return _boxed(read_block(best_evaluator(ball.manifold, self._count), ball, p, block, weights))
+            return _boxed(read_block(self._kind(ball.manifold), ball, p, block, weights))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # Dask would log its text, and the records with it

@@ -14,24 +14,22 @@ from numpy.typing import ArrayLike, NDArray
 from geodp.compute.groups import GroupEvaluator, GroupPass, Integers, best_group_evaluator
 from geodp.compute.passes import sum_rounding
 from geodp.inputs import EPSILON, Array, refuse_mask
-from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.records.chunks import as_array, check_shape, in_order, one_blas_thread, pool
 from geodp.statistics.mean import (
     FINE,
     MOST_PASSES,
-    OFF_SPAN,
     UNDERFLOW,
     MeanResult,
     checked_tolerance,
     default_tolerance,
     flatness,
+    least_passes,
 )
+from geodp.statistics.secants import MEMORY, accelerated
 
 Flags = NDArray[np.bool_]
 
-#: Secant pairs that the solver remembers for each group.
-_MEMORY = 3
 #: Records solved together by one thread: so many bytes of them stay in the cache for all passes.
 _CHUNK_BYTES = 1 << 22
 
@@ -134,16 +132,18 @@ class Means(NamedTuple):
     iterations: Integers
 
 
-def group_means(records: Array, starts: Integers, ball: Ball, *, tolerance: float | None = None, least: int = 1) -> Means:
+def group_means(records: Array, starts: Integers, ball: Ball, *, tolerance: float | None = None, steady: bool = False) -> Means:
     """The Fréchet mean of the records ``starts[g]`` to ``starts[g + 1]`` for every ``g``, clipped into the ball.
 
-    ``records`` is float64, ``(n, *point_shape)``, and is clipped in place. Every group gets at least ``least`` passes. The mean
-    of no records is the centre.
+    ``records`` is float64, ``(n, *point_shape)``, and is clipped in place. The mean of no records is the centre. A release asks
+    for ``steady`` work: every group gets the passes that ordinary data need in such a ball, so that time says less about it.
     """
     manifold, count = ball.manifold, len(starts) - 1
     starts = np.ascontiguousarray(starts, dtype=np.int64)
     goal = None if tolerance is None else checked_tolerance(tolerance)
     evaluator = best_group_evaluator(ball, len(records))
+    # few records may lie to one side of their mean more than many do, which costs the steps that know the Hessian on average
+    least = (least_passes(ball, evaluator.hessian) + 2 * (evaluator.hessian != "in full")) if steady else 1
     out = Means(np.empty((count, *manifold.point_shape)), np.empty(count), np.empty(count, dtype=np.int64))
 
     def work(part: tuple[int, int]) -> None:
@@ -214,7 +214,7 @@ class _Solver:
         state = self._state(self.evaluator.clip(records, starts))
         trust, lowest = np.full(count, 2.0 * self.ball.reach), np.full(count, math.inf)
         plain, stalled, refining = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.int64), np.full(count, self.refines)
-        history, done, passes = _History(self.manifold, count), np.ones(count, dtype=np.int64), 1
+        history, done, passes = _History(self.evaluator, count), np.ones(count, dtype=np.int64), 1
         while True:
             rough = state.bound > self.target
             going = rough | (refining & (state.bound > FINE) & (state.gamma > state.rounding))
@@ -240,7 +240,7 @@ class _Solver:
                 raise RuntimeError(f"no convergence in {passes} passes")
             lowest = np.minimum(lowest, state.gamma)
             steepest = self._steepest(state.reach)
-            step = history.accelerated(state)
+            step = history.accelerated(state.step)
             length = np.linalg.vector_norm(step, axis=-1)
             plain |= ~np.isfinite(length)
             taken = np.minimum(length, trust)
@@ -293,67 +293,40 @@ class _Solver:
 
 
 class _History:
-    """The latest secants of each group, for Anderson's step: how the point moved, and how its step changed by that.
+    """The latest secants of each group, for :func:`geodp.statistics.secants.accelerated`: they follow its point."""
 
-    Rows of coordinates in the frame at the group's point, which follow it.
-    """
-
-    def __init__(self, manifold: Manifold, count: int) -> None:
-        self.manifold, self.any = manifold, np.zeros(count, dtype=np.bool_)
-        self.moves: list[Array] = []
-        self.changes: list[Array] = []
+    def __init__(self, evaluator: GroupEvaluator, count: int) -> None:
+        self.evaluator, self.any = evaluator, np.zeros(count, dtype=np.bool_)
+        self.secants = np.zeros((count, 0, 2, evaluator.manifold.dim))
 
     def take(self, chosen: Flags) -> _History:
-        part = _History(self.manifold, 0)
-        part.any = self.any[chosen]
-        part.moves, part.changes = ([a[chosen] for a in own] for own in (self.moves, self.changes))
+        part = _History(self.evaluator, 0)
+        part.any, part.secants = self.any[chosen], self.secants[chosen]
         return part
 
     def forget(self, groups: Flags) -> None:
         """Secants that have misled would again."""
         self.any &= ~groups
-        for own in (*self.moves, *self.changes):
-            own[groups] = 0.0
+        self.secants[groups] = 0.0
 
     def follow(self, moved: Flags, old: _States, new: _States) -> None:
         """Takes the secants of groups that have moved along to their new points, and puts the latest first."""
         groups = np.flatnonzero(moved)
         if len(groups) == 0:
             return
-        manifold, before, here = self.manifold, old.point[groups], new.point[groups]
-
-        def along(vectors: Array) -> Array:
-            tangent = manifold.raw_tangent(before, vectors)
-            return manifold.raw_coordinates(here, manifold.raw_project_tangent(here, tangent))
-
-        move = -manifold.raw_coordinates(here, manifold.raw_log(here, before))
-        change = new.step[groups] - along(old.step[groups])
-        good = np.isfinite(move + change).all(axis=-1, keepdims=True)
-        for own, latest in ((self.moves, move), (self.changes, change)):
-            if len(own) < _MEMORY:
-                own.append(np.zeros_like(new.log))
-            for i in range(len(own) - 1, 0, -1):
-                own[i][groups] = along(own[i - 1][groups])
-            own[0][groups] = np.where(good, latest, 0.0)
+        count, memory, _, dim = self.secants.shape
+        if memory < MEMORY:
+            self.secants = np.concatenate([self.secants, np.zeros((count, 1, 2, dim))], axis=1)
+        earlier = self.secants[groups, :-1].reshape(len(groups), -1, dim)
+        vectors = np.concatenate([old.step[groups, None], earlier], axis=1)
+        there, move = self.evaluator.follow(old.point[groups], new.point[groups], vectors)
+        latest = np.stack([move, new.step[groups] - there[:, 0]], axis=1)
+        finite = np.isfinite(latest).all(axis=(1, 2), keepdims=True)
+        self.secants[groups, 0] = np.where(finite, latest, 0.0)
+        self.secants[groups, 1:] = there[:, 1:].reshape(len(groups), -1, 2, dim)
         self.any[groups] = True
 
-    def accelerated(self, state: _States) -> Array:
-        """The combination of the secants that predicts the smallest residual; the step itself where there are none.
-
-        Of two secants in one direction the later is nearer to the mean and the truer one: the earlier ones are made orthogonal
-        to the later, and left out if little remains.
-        """
+    def accelerated(self, step: Array) -> Array:
         if not self.any.any():
-            return state.step
-        total, basis = state.step, list[tuple[Array, Array]]()
-        for s, q in zip(self.moves, self.changes, strict=True):
-            length = np.linalg.vector_norm(q, axis=-1)
-            for later, shift in basis:
-                along = np.vecdot(later, q)[:, None]
-                q, s = q - along * later, s - along * shift
-            across = np.linalg.vector_norm(q, axis=-1)
-            used = across > OFF_SPAN * length
-            scale = np.where(used, 1.0 / np.where(used, across, 1.0), 0.0)[:, None]
-            basis.append((scale * q, scale * s))
-            total = total - np.vecdot(basis[-1][0], state.step)[:, None] * (basis[-1][0] + basis[-1][1])
-        return total
+            return step
+        return accelerated(step, [(self.secants[:, i, 0], self.secants[:, i, 1]) for i in range(self.secants.shape[1])])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
@@ -18,18 +17,15 @@ from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.records.chunks import Records, open_records
 from geodp.records.persons import Indices, Persons
+from geodp.statistics.secants import MEMORY, accelerated
 from geodp.statistics.sensitivity import Bound, sensitivity
 
-#: Secant pairs the solver remembers.
-_MEMORY = 6
 #: In balls so wide that no tolerance like this can be promised, the solver goes on to it all the same, if the records let it.
 FINE = 1e-7
 #: What a computed length may lack because its square, or those of its parts, are below the smallest float.
 UNDERFLOW = 1e-150
 #: The smallest tolerance that can be asked for: in the smallest balls even the default one is above it.
 _LEAST_TOLERANCE = 1e-20 * SHORTEST
-#: A secant is used if the sine of its angle to the span of later ones exceeds this.
-OFF_SPAN = 0.02
 #: A safeguard that no data set reaches: the error bound of the default tolerance is met after a few passes.
 MOST_PASSES = 100_000
 
@@ -177,7 +173,7 @@ class FrechetMean:
         starts = np.append(0, np.cumsum([len(array) for array in arrays]))
         with np.errstate(all="ignore"):
             records = np.concatenate([array.astype(np.float64) for array in arrays])
-        return group_means(records, starts, self.ball, least=least_passes(self.ball, "its mean over directions")).points
+        return group_means(records, starts, self.ball, steady=True).points
 
 
 def _resolved(ball: Ball) -> bool:
@@ -194,8 +190,14 @@ def default_tolerance(ball: Ball) -> float:
     Twice what rounding may put between a computed and an exact gradient anywhere in the ball, turned into a distance by
     the certificate; never more than the diameter of the ball.
     """
-    rounding = ball.manifold.log_rounding_in_ball(ball.center, ball.reach) + sum_rounding(2.0 * ball.reach)
+    rounding = _rounding(ball) + sum_rounding(2.0 * ball.reach)
     return min(2.0 * ball.reach, _certificate(ball, 8.0 * rounding))
+
+
+@lru_cache(maxsize=64)
+def _rounding(ball: Ball) -> float:
+    """What rounding may put between a computed and an exact logarithm anywhere in the ball."""
+    return ball.manifold.log_rounding_in_ball(ball.center, ball.reach)
 
 
 def checked_tolerance(tolerance: float) -> float:
@@ -251,34 +253,15 @@ def _means_of_persons(ball: Ball, records: Array, starts: Indices) -> Array:
     """The mean of each person's records, clipped into the ball."""
     from geodp.statistics.many import group_means
 
-    return group_means(
-        records, np.append(starts, len(records)), ball, least=least_passes(ball, "its mean over directions")
-    ).points
-
-
-def _new_directions(changes: Array) -> list[int]:
-    """The latest of these vectors, and of the earlier ones those that are well off the span of the later ones.
-
-    Of two secants in one direction the later is nearer to the mean and the truer one. Least squares would prefer the longer.
-    """
-    told: list[int] = []
-    basis = np.zeros((len(changes), 0))
-    for i in range(changes.shape[1] - 1, -1, -1):
-        length = float(np.linalg.vector_norm(changes[:, i]))
-        rest = changes[:, i] - basis @ (basis.T @ changes[:, i])
-        across = float(np.linalg.vector_norm(rest))
-        if across > OFF_SPAN * length:
-            told.append(i)
-            basis = np.concatenate([basis, (rest / across)[:, None]], axis=1)
-    return told
+    return group_means(records, np.append(starts, len(records)), ball, steady=True).points
 
 
 class _State(NamedTuple):
-    """What one pass over the data says about a point."""
+    """What one pass over the data says about a point. Tangent vectors are coordinates in the orthonormal frame there."""
 
     point: Array
-    gradient: Array
-    step: Array
+    log: Array  # mean logarithm: minus the gradient
+    step: Array  # a step to the mean, by what the pass says about the Hessian
     gamma: float
     energy: float
     bound: float
@@ -290,32 +273,37 @@ class _Solver:
     def __init__(self, records: Records, progress: Progress | None) -> None:
         ball = records.ball
         self.ball, self.manifold, self.records, self.progress = ball, ball.manifold, records, progress
-        self.most_rounding = self.manifold.log_rounding_in_ball(ball.center, ball.reach)
+        self.most_rounding, self.goal = _rounding(ball), default_tolerance(ball)
+        self.dim, self.root = self.manifold.dim, math.sqrt(-self.manifold.lowest_curvature)
+        self.target = self.goal
+        # in the widest balls the energy has curved valleys with an almost flat floor, where Newton's steps lead astray
+        self.uses_hessian = records.evaluator.hessian != "in full" or flatness(ball) > 0.01
+        self.tight = False
         self.passes = 0
         self.trust = 2.0 * ball.reach
         self.lowest = math.inf
         # near the mean a gradient step shrinks the gradient by more than this, where rounding hides what it does to the energy
-        self.slow = 1.0 - 0.25 * flatness(ball) / self._steepest()
-        self.history: deque[tuple[Array, Array]] = deque(maxlen=_MEMORY)
+        self.slow = 1.0 - 0.25 * flatness(ball) / self._steepest(math.inf)
+        self.secants: list[tuple[Array, Array]] = []
 
     def solve(self, tolerance: float | None, least: int = 1) -> MeanResult:
-        goal = default_tolerance(self.ball)
         if tolerance is not None:
-            tolerance = checked_tolerance(tolerance)
+            self.target = tolerance = checked_tolerance(tolerance)
         state = self._evaluate(self.ball.center)
         stalled = 0
-        while state.bound > (goal if tolerance is None else tolerance):
-            if tolerance is not None and stalled >= 3 and state.bound <= goal:
+        while state.bound > self.target:
+            if tolerance is not None and stalled >= 3 and state.bound <= self.goal:
                 raise ValueError(
                     f"the tolerance {tolerance:.3g} is below what float64 can certify for these records; "
-                    f"{goal:.3g} can always be met in this ball"
+                    f"{self.goal:.3g} can always be met in this ball"
                 )
             if self.passes >= MOST_PASSES:
                 raise RuntimeError(f"no convergence in {self.passes} passes")
             self.lowest = min(self.lowest, state.gamma)
             trial = self._advance(state)
             # while the evaluator's own step does well, a secant over a long way would only mislead it; one over a short way helps
-            if self.history or trial.gamma > 0.1 * state.gamma or state.gamma < 1e-3 * self.ball.reach:
+            useful = self.secants or trial.gamma > 0.1 * state.gamma or state.gamma < 1e-3 * self.ball.reach
+            if trial.bound > self.target and useful:
                 self._remember(state, trial)
             stalled = 0 if trial.gamma < 0.7 * self.lowest else stalled + 1
             state = trial
@@ -323,10 +311,12 @@ class _Solver:
             state = self._refined(state)
         while self.passes < least:
             self._evaluate(state.point)  # for the time it takes only
-        return MeanResult(state.point, state.bound, self.passes)
+        return MeanResult(state.point, self._tightly_bounded(state).bound, self.passes)
 
     def _refined(self, state: _State) -> _State:
         """On from a point that meets the tolerance of a wide ball, as far as the records allow: nothing here may fail."""
+        if self.goal > FINE:
+            self.tight, state = True, self._tightly_bounded(state)
         while state.bound > FINE and state.gamma > state.rounding:
             try:
                 trial = self._advance(state)
@@ -339,89 +329,86 @@ class _Solver:
 
     def _advance(self, state: _State) -> _State:
         """An accelerated step, shortened until it proves itself, or else the gradient step."""
-        step = self._accelerated(state)
-        length = float(self.manifold.raw_norm(state.point, step))
-        safe = state.gamma / self._steepest(state)
+        step = accelerated(state.step, self.secants)
+        length = math.sqrt(step @ step)
+        steepest = self._steepest(state.reach)
+        safe = state.gamma / steepest
         while math.isfinite(length):
             taken = min(length, self.trust)
             trial = self._move(state, step if taken == length else step * (taken / length))
-            if self._proves_itself(state, trial):
+            if self._proves_itself(state, trial, steepest):
                 self.trust = min(2.0 * taken, 2.0 * self.ball.reach) if taken < length else self.trust
                 return trial
             self.trust = 0.25 * taken
             if self.trust <= safe:
                 break
         self.trust = max(self.trust, 2.0 * safe)
-        self.history.clear()  # secants that have misled would again
-        return self._move(state, state.gradient / self._steepest(state))
+        self.secants = []  # secants that have misled would again
+        return self._move(state, state.log / steepest)
 
-    def _proves_itself(self, state: _State, trial: _State) -> bool:
+    def _proves_itself(self, state: _State, trial: _State, steepest: float) -> bool:
         """The energy fell as much as a gradient step must lower it; or the gradient did, where it says how far the mean is."""
         certified = trial.bound < 1.99 * self.ball.reach and trial.gamma <= self.slow * self.lowest
-        return certified or trial.energy < state.energy - 0.25 * state.gamma**2 / self._steepest(state)
+        return certified or trial.energy < state.energy - 0.25 * state.gamma**2 / steepest
 
-    def _steepest(self, state: _State | None = None) -> float:
+    def _steepest(self, reach: float) -> float:
         """An upper bound on the Hessian of ``F`` wherever a gradient step may pass: the inverse of a safe step.
 
         No record of the ball is farther than its diameter from a point in it, nor farther from any point of a gradient step
         than twice the distance of the farthest one met, for the step is no longer than that.
         """
-        farthest = 4.0 * self.ball.reach if state is None else min(4.0 * self.ball.reach, 2.0 * state.reach)
-        length = farthest * math.sqrt(-self.manifold.lowest_curvature)
+        length = min(4.0 * self.ball.reach, 2.0 * reach) * self.root
         return length / math.tanh(length) if length > 0.0 else 1.0
 
     def _move(self, state: _State, step: Array) -> _State:
-        point = self.manifold.raw_exp(state.point, step)
-        inside = self.manifold.raw_dist(self.ball.center, point) <= self.ball.radius
-        return self._evaluate(point if inside else self.ball.clip_chunk(point[None])[0])
-
-    def _accelerated(self, state: _State) -> Array:
-        """Anderson's step: the combination of past secants that predicts the smallest residual."""
-        if not self.history:
-            return state.step
-        manifold, p = self.manifold, state.point
-        coordinates = [[manifold.raw_coordinates(p, manifold.raw_project_tangent(p, a)) for a in pair] for pair in self.history]
-        moves = np.stack([move for move, _ in coordinates], axis=-1)
-        changes = np.stack([change for _, change in coordinates], axis=-1)
-        told = _new_directions(changes)
-        moves, changes = moves[:, told], changes[:, told]
-        residual = manifold.raw_coordinates(p, state.step)
-        mix = np.linalg.lstsq(changes, residual, rcond=1e-8)[0]
-        return manifold.raw_tangent(p, residual - (moves + changes) @ mix)
+        return self._evaluate(self.records.evaluator.move(self.ball, state.point, step))
 
     def _remember(self, old: _State, new: _State) -> None:
-        manifold, p = self.manifold, new.point
-        move = -manifold.raw_log(p, old.point)
-        change = new.step - manifold.raw_project_tangent(p, old.step)
-        if np.isfinite(move).all() and np.isfinite(change).all():
-            self.history.append((move, change))
+        """Takes the secants along to the new point, and puts the latest first."""
+        vectors = np.array([old.step, *(vector for pair in self.secants for vector in pair)])
+        moved, move = self.records.evaluator.follow(old.point, new.point, vectors)
+        latest = move, new.step - moved[0]
+        secants = [(moved[i], moved[i + 1]) for i in range(1, len(moved), 2)]
+        if math.isfinite(latest[0].sum() + latest[1].sum()):
+            secants = [latest, *secants]
+        self.secants = secants[:MEMORY]
 
     def _evaluate(self, p: Array) -> _State:
         self.passes += 1
         total = self.records.evaluate(p, self._report)
         mass = 1.0 if self.records.weights is not None else 1.0 / total.count
-        coordinates = mass * (total.log + total.log_low)
-        gamma = float(np.linalg.vector_norm(coordinates))
-        rounding = min(self.manifold.log_rounding(p, 1.0001 * total.reach), self.most_rounding) + UNDERFLOW
-        upper = gamma * (1.0 + self.manifold.dim * EPSILON) + rounding + sum_rounding(math.sqrt(mass * total.square))
-        gradient = self.manifold.raw_tangent(p, coordinates)
-        try:
-            step = self.records.evaluator.step(p, gradient, self._hessian(total, mass, gamma)) if total.seen > 0.0 else gradient
-        except np.linalg.LinAlgError:  # a singular Hessian says nothing
-            step = gradient
-        bound = min(2.0 * self.ball.reach, _certificate(self.ball, upper))
-        return _State(p, gradient, step, gamma, 0.5 * mass * total.square, bound, upper - gamma, 1.0001 * total.reach)
+        log = mass * (total.log + total.log_low)
+        gamma = math.sqrt(log @ log)
+        square, reach = mass * total.square, 1.0001 * total.reach
+        told = self.uses_hessian and total.seen > 0.0
+        step = self.records.evaluator.step(p, log, self._hessian(total, square, gamma)) if told else log
+        # what holds everywhere in the ball is had at once; what holds here costs more, and is asked where it may decide
+        bound, rounding = self._bound(gamma, square, self.most_rounding)
+        state = _State(p, log, step, gamma, 0.5 * square, bound, rounding, reach)
+        decides = bound > self.target and _certificate(self.ball, gamma) <= self.target
+        return self._tightly_bounded(state) if decides or self.tight else state
+
+    def _bound(self, gamma: float, square: float, rounding: float) -> tuple[float, float]:
+        """The error bound that this bound on the rounding of logarithms gives, and all that rounding may add to the gradient."""
+        upper = gamma * (1.0 + self.dim * EPSILON) + rounding + UNDERFLOW + sum_rounding(math.sqrt(square))
+        return min(2.0 * self.ball.reach, _certificate(self.ball, upper)), upper - gamma
+
+    def _tightly_bounded(self, state: _State) -> _State:
+        rounding = min(self.manifold.log_rounding(state.point, state.reach), self.most_rounding)
+        bound, rounding = self._bound(state.gamma, 2.0 * state.energy, rounding)
+        return state._replace(bound=bound, rounding=rounding)
 
     @staticmethod
-    def _hessian(total: Pass, mass: float, gamma: float) -> Array:
+    def _hessian(total: Pass, square: float, gamma: float) -> Array:
         """The mean Hessian; if the evaluator gives its mean over all directions, what it is along the gradient.
 
         Towards a record the Hessian is 1, and it is the mean one across. The share of the squared distances that is not along the
         gradient is small if the records are close together, far from the point: then the gradient leads there at once.
         """
-        mean = total.hessian / total.seen
-        across = 1.0 - min(gamma**2 / (mass * total.square), 1.0) if total.square > 0.0 else 1.0
-        return np.asarray(1.0 + across * (mean - 1.0)) if mean.ndim == 0 else mean
+        if total.hessian.ndim:
+            return total.hessian / total.seen
+        across = 1.0 - min(gamma**2 / square, 1.0) if square > 0.0 else 1.0
+        return np.asarray(1.0 + across * (float(total.hessian) / total.seen - 1.0))
 
     def _report(self, done: int) -> None:
         if self.progress is not None:

@@ -54,7 +54,7 @@ from flint import arb, ctx
 from numpy.typing import ArrayLike
 
 from geodp.arithmetic.entropy import Entropy, NotPrivate, OperatingSystem, Tape
-from geodp.arithmetic.intervals import Undecided, less, nearest, norm, working_precision
+from geodp.arithmetic.intervals import Undecided, coarsely, less, nearest, norm, working_precision
 from geodp.inputs import Array
 from geodp.laws.exact.radius import Family, RadialLaw, roof, touching_points
 from geodp.manifolds import Manifold
@@ -249,11 +249,22 @@ def _propose(setting: _Setting, tape: Tape) -> list[arb] | None:
     if radius is None:
         return None
     v = [radius * x for x in _direction(manifold.dim, tape)]
-    if not manifold.roots.isotropic:
-        density = manifold.roots.exact_log_density(manifold.exact_radial_part(v))
-        if density is None or not less(tape.uniform().log(), density - law.log_envelope(radius)):
-            return None
-    return v
+    if manifold.roots.isotropic:
+        return v
+    chance = tape.uniform()
+    try:
+        with coarsely():
+            accepted = _accepted(setting, radius, v, chance)
+    except Undecided:
+        accepted = _accepted(setting, radius, v, chance)
+    return v if accepted else None
+
+
+def _accepted(setting: _Setting, radius: arb, v: list[arb], chance: arb) -> bool:
+    """Whether a number uniform in the unit interval is below the density over its envelope."""
+    manifold, law = setting.manifold, setting.law
+    density = manifold.roots.exact_log_density(manifold.exact_radial_part(v))
+    return density is not None and less(chance.log(), density - law.log_envelope(radius))
 
 
 def _direction(dim: int, tape: Tape) -> list[arb]:
