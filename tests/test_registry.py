@@ -32,7 +32,6 @@ class Marble(Manifold):
         return Sphere(self.d, curvature=4.0)
 
     roots = property(lambda self: self.sphere.roots)
-    point_shape = property(lambda self: self.sphere.point_shape)
     origin = property(lambda self: self.sphere.origin)
     chart_units = property(lambda self: self.sphere.chart_units)
     embedding = property(lambda self: self.sphere.embedding)
@@ -43,7 +42,7 @@ def delegated(name):
 
 
 for name in (
-    "raw_exp raw_log raw_dist raw_inner raw_tangent raw_coordinates raw_move_origin raw_project raw_project_tangent "
+    "raw_exp raw_log raw_dist raw_tangent raw_coordinates raw_move_origin raw_project raw_project_tangent "
     "log_rounding requirements exact_chart from_chart"
 ).split():
     setattr(Marble, name, delegated(name))

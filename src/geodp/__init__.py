@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from geodp.receipt import GroupedRelease, Release
     from geodp.records.dask_files import read_dask
     from geodp.records.dataset import Dataset
+    from geodp.regions import compare, confidence_region
     from geodp.release import private_coverage, private_mean, private_projected_mean, private_summary
+    from geodp.spread import private_covariance, private_variance
     from geodp.statistics.many import MeanResults, frechet_means
     from geodp.statistics.mean import MeanResult, frechet_mean
 
@@ -77,14 +79,18 @@ __all__ = [
     "ZeroConcentratedDP",
     "__version__",
     "audit",
+    "compare",
+    "confidence_region",
     "frechet_mean",
     "frechet_means",
     "plan",
     "private_ball",
+    "private_covariance",
     "private_coverage",
     "private_mean",
     "private_projected_mean",
     "private_summary",
+    "private_variance",
     "read_dask",
     "sensitivity",
 ]
@@ -109,6 +115,8 @@ _LATER = {
     "Dataset": "geodp.records.dataset",
     "private_ball": "geodp.finding",
     **dict.fromkeys(("private_mean", "private_summary", "private_coverage", "private_projected_mean"), "geodp.release"),
+    **dict.fromkeys(("compare", "confidence_region"), "geodp.regions"),
+    **dict.fromkeys(("private_variance", "private_covariance"), "geodp.spread"),
     **dict.fromkeys(("PureDP", "ApproximateDP", "ZeroConcentratedDP", "GaussianDP"), "geodp.privacy.notions"),
     "read_dask": "geodp.records.dask_files",
 }

@@ -541,7 +541,7 @@ KINDS: dict[str, Kind] = {
     ),
 }
 #: Modules that add kinds. They are loaded when a receipt is read, since whoever reads one may have loaded nothing else.
-_ADD_KINDS: tuple[str, ...] = ()
+_ADD_KINDS: tuple[str, ...] = ("geodp.spread",)
 
 
 def _given(ball: Ball | None) -> Ball:
@@ -684,10 +684,16 @@ def _stored_parts(stored: Stored, privacy: Privacy) -> dict[str, Any]:
 
 
 def _stored_value(stored: Stored, made: Kind, statistic: Statistic, manifold: Manifold) -> tuple[Array, Array | None]:
-    """The value, and the vector that it was computed from if it was."""
+    """The value, and the vector that it was computed from if it was: then they agree."""
     if made.value is None:
         return _stored_point(stored["value"], statistic.codomain), None
-    return _stored_point(stored["value"], manifold), _stored_point(stored["vector"], statistic.codomain)
+    vector = _stored_point(stored["vector"], statistic.codomain)
+    if isinstance(statistic, ProjectedMean):
+        return _stored_point(stored["value"], manifold), vector
+    value, shown = made.value(statistic, vector), np.asarray(stored["value"], dtype=np.float64)
+    if shown.shape != value.shape or not np.allclose(shown, value, rtol=1e-9, atol=1e-9 * float(np.abs(vector).max())):
+        raise _InvalidField("its value must be the one that follows from its vector")
+    return shown, vector
 
 
 def _check_consistent(stored: Stored, statistic: Statistic, privacy: Privacy, noise: Mechanism) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -60,6 +60,33 @@ MechanismOption = Annotated[
         "with the smaller guaranteed error.",
     ),
 ]
+UnitOption = Annotated[
+    str | None,
+    typer.Option("--unit", help="Column that says whose a record is: one person, one vote. Default: every record is a person's."),
+]
+NeighboursOption = Annotated[
+    str,
+    typer.Option(
+        "--neighbours",
+        help="replace: the number of records is public; add-remove: it is private, and a noisy count is part of the release.",
+    ),
+]
+ByOption = Annotated[str | None, typer.Option("--by", help="Column with the group of each record: one release for each group.")]
+GroupsOption = Annotated[str | None, typer.Option("--groups", help="With --by: the names of all groups, such as 'a, b, c'.")]
+LabelsOption = Annotated[
+    str, typer.Option("--labels", help="With --by: whether it is public who is in which group, or private (needs --groups).")
+]
+BallOption = Annotated[
+    Path | None,
+    typer.Option("--ball", help="Instead of --manifold, --radius and --center: a ball that geodp ball --out found."),
+]
+OptionalManifoldOption = Annotated[
+    str | None, typer.Option("--manifold", "-m", help=f"Where the records live: {MANIFOLDS}. Not needed with --ball.")
+]
+OptionalRadiusOption = Annotated[
+    float | None,
+    typer.Option("--radius", "-r", help="Public radius of the ball, chosen without looking at the data. Not needed with --ball."),
+]
 LawOption = Annotated[str | None, typer.Option("--law", help="laplace or gaussian; by default the one that errs less.")]
 
 
@@ -70,6 +97,51 @@ def ball_of(manifold: str, center: str, radius: float, layout: str) -> Any:
 
     space = parse_manifold(manifold)
     return Ball(space, parse_center(center, space, layout=layout), radius)
+
+
+def place_of(found: Path | None, manifold: str | None, center: str, radius: float | None, layout: str) -> Any:
+    """The public ball: one that was found and stored, or what the options describe."""
+    if found is None:
+        if manifold is None or radius is None:
+            raise ValueError(
+                "where are the records? Give --ball FILE, found by geodp ball --out FILE, or --manifold and --radius"
+            )
+        return ball_of(manifold, center, radius, layout)
+    if manifold is not None or radius is not None or center != "origin":
+        raise ValueError("--ball says where the records are: leave out --manifold, --radius and --center")
+    from geodp.finding import BallRelease
+
+    return BallRelease.from_json(found.read_text(encoding="utf-8")).ball
+
+
+def dataset_of(
+    file: Path,
+    space: Any,
+    columns: str | None,
+    layout: str,
+    header: bool | None,
+    unit: str | None,
+    neighbours: str,
+    by: str | None = None,
+    groups: str | None = None,
+    labels: str = "public",
+) -> Any:
+    """The records of a file, and who they are."""
+    from geodp.records.dataset import Dataset
+
+    named = None if groups is None else [name.strip() for name in groups.split(",")]
+    return Dataset.read(
+        file,
+        space,
+        columns=columns,
+        layout=layout,
+        header=header,
+        unit=unit,
+        by=by,
+        neighbours=cast(Any, neighbours),
+        groups=named,
+        labels=cast(Any, labels),
+    )
 
 
 @contextmanager

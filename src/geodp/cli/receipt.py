@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from geodp.cli.common import DEFAULT_LEDGER, JsonOption, one_sentence
 
 if TYPE_CHECKING:
     from geodp.finding import BallRelease
-    from geodp.receipt import Release
+    from geodp.receipt import GroupedRelease, Release
 
 #: No receipt is longer, in bytes; a file of records may be.
 _LONGEST = 2**26
@@ -68,10 +68,10 @@ def _text_of(file: Path) -> str:
     raise ValueError(f"{file} is no receipt: give a file that geodp mean --out wrote")
 
 
-def _read(text: str) -> Release | BallRelease:
+def _read(text: str) -> Release | BallRelease | GroupedRelease:
     """A release of any kind, or a sentence that quotes nothing: the text may be anything, such as a file of records."""
     from geodp.finding import BallRelease
-    from geodp.receipt import Release
+    from geodp.receipt import GroupedRelease, Release
 
     try:
         stored = json.loads(text)
@@ -79,8 +79,8 @@ def _read(text: str) -> Release | BallRelease:
         stored = None
     if not isinstance(stored, dict) or "geodp" not in stored:
         raise ValueError("this file is no receipt of geodp: give one that geodp mean --out wrote, or what to_json returned")
-    kind: type[Release | BallRelease] = BallRelease if stored.get("summary") == "ball" else Release
-    return kind.from_json(text)
+    kinds: dict[Any, type[Release | BallRelease | GroupedRelease]] = {"ball": BallRelease, "groups": GroupedRelease}
+    return kinds.get(stored.get("summary"), Release).from_json(text)
 
 
 def _contradicts_itself(text: str) -> str | None:

@@ -11,24 +11,34 @@ from rich.table import Table
 
 from geodp.cli.common import JsonOption, one_sentence, screen
 from geodp.cli.options import (
+    BallOption,
     BoundOption,
+    ByOption,
     CenterOption,
     ColumnsOption,
     DatasetOption,
     DeltaOption,
     EpsilonOption,
     FileArgument,
+    GroupsOption,
     HeaderOption,
+    LabelsOption,
     LawOption,
     LayoutOption,
     ManifoldOption,
     MechanismOption,
     MuOption,
+    NeighboursOption,
     OptionalLedgerOption,
+    OptionalManifoldOption,
+    OptionalRadiusOption,
     OutOption,
     RadiusOption,
     RhoOption,
+    UnitOption,
     ball_of,
+    dataset_of,
+    place_of,
     progress_bar,
 )
 from geodp.files.writing import check_place, write_whole
@@ -36,16 +46,26 @@ from geodp.files.writing import check_place, write_whole
 
 def mean(
     file: FileArgument,
-    manifold: ManifoldOption,
-    radius: RadiusOption,
+    manifold: OptionalManifoldOption = None,
+    radius: OptionalRadiusOption = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rho: RhoOption = None,
     mu: MuOption = None,
+    ball: BallOption = None,
     center: CenterOption = "origin",
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
     header: HeaderOption = None,
+    unit: UnitOption = None,
+    neighbours: NeighboursOption = "replace",
+    by: ByOption = None,
+    groups: GroupsOption = None,
+    labels: LabelsOption = "public",
+    coverage: Annotated[
+        float,
+        typer.Option("--coverage", help="Part of the privacy, such as 0.05, for noisy counts of records valid and in the ball."),
+    ] = 0.0,
     mechanism: MechanismOption = "auto",
     law: LawOption = None,
     bound: BoundOption = "sharp",
@@ -60,34 +80,38 @@ def mean(
 ) -> None:
     """Release the mean of a file of records, with a receipt.
 
-    Example: **geodp mean tensors.csv --manifold "SPD(3)" --radius 1.5 --epsilon 1**
+    Example: **geodp ball tensors.csv --manifold "SPD(3)" --radius 30 --epsilon 0.2 --out ball.json**,
+    then **geodp mean tensors.csv --ball ball.json --epsilon 0.8 --coverage 0.05**
 
     The privacy to spend is exactly one of --epsilon (pure), --epsilon and --delta, --rho, or --mu.
 
-    The centre defaults to the manifold's origin (identity matrix, north pole, first axes, regular polygon). Records outside
-    the ball are moved to its boundary; records that are not points of the manifold count as the centre. Neither is reported:
-    `geodp check` tells the curator.
+    Without --ball, give --manifold and --radius, chosen without looking at the data; the centre defaults to the manifold's origin
+    (identity matrix, north pole, first axes, regular polygon). Records outside the ball are moved to its boundary; records that
+    are not points of the manifold count as the centre. How many these are is told by --coverage, to everyone and with noise, and
+    by `geodp check`, to the curator alone.
     """
     with one_sentence():
-        from geodp.files import read_records
         from geodp.privacy.ledger import Ledger
         from geodp.privacy.notions import privacy_of
         from geodp.release import private_mean
 
-        ball = ball_of(manifold, center, radius, layout)
+        place = place_of(ball, manifold, center, radius, layout)
         privacy_of(epsilon, delta, rho, mu)  # a mistake in it is said before the file is read
         if out is not None:
             check_place(out)
         check_account(ledger, dataset)
         book = Ledger(ledger) if ledger is not None else None
+        x: Any
         if dask is None:
-            x = read_records(file, ball.manifold, columns=columns, layout=layout, header=header)
+            x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
+        elif unit is not None or by is not None:
+            raise ValueError("--unit and --by read the whole file: leave out --dask, or call geodp.private_mean with Dask arrays")
         else:
-            x = _dask().read_dask(file, ball.manifold, columns=columns, layout=layout)
+            x = _dask().read_dask(file, place.manifold, columns=columns, layout=layout)
         with nullcontext() if dask is None else _dask().cluster(dask), progress_bar("mean") as progress:
             release = private_mean(
                 x,
-                ball,
+                place,
                 epsilon,
                 delta,
                 rho,
@@ -95,9 +119,11 @@ def mean(
                 mechanism=cast(Any, mechanism),
                 law=cast(Any, law),
                 bound=cast(Any, bound),
+                coverage=coverage,
                 ledger=book,
                 dataset=dataset,
                 progress=progress,
+                **({} if dask is None else {"neighbours": cast(Any, neighbours)}),
             )
         show_release(release, out, as_json)
 
@@ -125,6 +151,8 @@ def ball(
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
     header: HeaderOption = None,
+    unit: UnitOption = None,
+    neighbours: NeighboursOption = "replace",
     ledger: OptionalLedgerOption = None,
     dataset: DatasetOption = None,
     out: OutOption = None,
@@ -132,13 +160,13 @@ def ball(
 ) -> None:
     """Find a ball that holds most of the records, privately: the centre and radius that `geodp mean` wants.
 
-    Example: **geodp ball tensors.csv --manifold "SPD(3)" --radius 30 --epsilon 0.2**
+    Example: **geodp ball tensors.csv --manifold "SPD(3)" --radius 30 --epsilon 0.2 --out ball.json**
 
     On spaces without positive curvature give a wide radius: 30 on matrices is a factor of 1e13 either way. On spheres, rotations,
     subspaces and shapes nothing need be known. The output is public from then on; what it spent adds to what a mean spends.
     """
     with one_sentence():
-        from geodp.files import parse_manifold, read_records
+        from geodp.files import parse_manifold
         from geodp.finding import private_ball
         from geodp.privacy.ledger import Ledger
         from geodp.privacy.notions import privacy_of
@@ -150,23 +178,29 @@ def ball(
             check_place(out)
         check_account(ledger, dataset)
         book = Ledger(ledger) if ledger is not None else None
-        x = read_records(file, space, columns=columns, layout=layout, header=header)
+        x = dataset_of(file, space, columns, layout, header, unit, neighbours)
         release = private_ball(x, outer, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)
 
 
 def coverage(
     file: FileArgument,
-    manifold: ManifoldOption,
-    radius: RadiusOption,
+    manifold: OptionalManifoldOption = None,
+    radius: OptionalRadiusOption = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
     rho: RhoOption = None,
     mu: MuOption = None,
+    ball: BallOption = None,
     center: CenterOption = "origin",
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
     header: HeaderOption = None,
+    unit: UnitOption = None,
+    neighbours: NeighboursOption = "replace",
+    by: ByOption = None,
+    groups: GroupsOption = None,
+    labels: LabelsOption = "public",
     ledger: OptionalLedgerOption = None,
     dataset: DatasetOption = None,
     out: OutOption = None,
@@ -177,18 +211,17 @@ def coverage(
     Example: **geodp coverage tensors.csv --manifold "SPD(3)" --radius 1.5 --epsilon 0.05**
     """
     with one_sentence():
-        from geodp.files import read_records
         from geodp.privacy.ledger import Ledger
         from geodp.privacy.notions import privacy_of
         from geodp.release import private_coverage
 
-        place = ball_of(manifold, center, radius, layout)
+        place = place_of(ball, manifold, center, radius, layout)
         privacy_of(epsilon, delta, rho, mu)
         if out is not None:
             check_place(out)
         check_account(ledger, dataset)
         book = Ledger(ledger) if ledger is not None else None
-        x = read_records(file, place.manifold, columns=columns, layout=layout, header=header)
+        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
         release = private_coverage(x, place, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)
 

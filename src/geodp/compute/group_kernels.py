@@ -36,14 +36,14 @@ def spd2_groups(x: Array, starts: Integers, points: Array, radius: float, block:
 def spd3_groups(x: Array, starts: Integers, points: Array, radius: float, block: int, rows: Array) -> None:
     """3x3 positive-definite matrices."""
     row, weights = 0, np.ones(_largest(starts))
-    root, inverse = np.empty((3, 3)), np.empty((3, 3))
+    root, inverse, each = np.empty((3, 3)), np.empty((3, 3)), np.empty((0, 6))
     for g in range(len(points)):
         begin, end = starts[g], starts[g + 1]
         after = row + (end - begin + block - 1) // block
         if end > begin:
             most = factor(points[g], root, inverse)
             blocks = rows[row:after]
-            blocks[:, -1] = spd3(x[begin:end], weights, points[g], root, inverse, most, radius, block, blocks)
+            blocks[:, -1] = spd3(x[begin:end], weights, points[g], root, inverse, most, radius, block, blocks, each)
         row = after
 
 

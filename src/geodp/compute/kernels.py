@@ -369,13 +369,16 @@ def spd3(
     radius: float,
     block: int,
     blocks: Array,
+    each: Array,
 ) -> float:
     """3x3 positive-definite matrices: the deflation of ``_small_eigen``, without forming the last two eigenvectors.
 
     With ``v`` the eigenvector that stands alone and ``(u, w)`` an orthonormal pair across it, ``log`` of the whitened matrix
     is ``l v v' + alpha (I - v v') + half (d (u u' - w w') + b (u w' + w u'))`` with ``d^2 + b^2 = 1``. Columns of ``blocks``:
-    sums of its six lower entries, squared length, and the Hessian's mean over trace-free directions.
+    sums of its six lower entries, squared length, and the Hessian's mean over trace-free directions. ``each`` has no rows, or
+    one for every record: then its coordinates go there, which are these entries, those off the diagonal times the root of two.
     """
+    root_of_two = math.sqrt(2.0)
     l00, l10, l11 = inverse[0, 0], inverse[1, 0], inverse[1, 1]
     l20, l21, l22 = inverse[2, 0], inverse[2, 1], inverse[2, 2]
     r00, r10, r11 = factor[0, 0], factor[1, 0], factor[1, 1]
@@ -522,6 +525,24 @@ def spd3(
             hessian += (first if g01 != 0.0 else 1.0) * w
             hessian += (second_factor if g02 != 0.0 else 1.0) * w
             hessian += (last if g12 != 0.0 else 1.0) * w + 2.0 * w
+        if len(each) > 0:
+            for i in range(count):
+                vx, vy, vz = vxs[i], vys[i], vzs[i]
+                ux, uy, uz, wx, wy, wz = _across(vx, vy, vz)
+                alpha, half = 0.5 * (f1s[i] + f2s[i]), 0.5 * (f1s[i] - f2s[i])
+                rest, bd, bb = f0s[i] - alpha, half * ds[i], half * bs[i]
+                c00 = rest * vx * vx + bd * (ux * ux - wx * wx) + 2.0 * bb * ux * wx + alpha
+                c11 = rest * vy * vy + bd * (uy * uy - wy * wy) + 2.0 * bb * uy * wy + alpha
+                c22 = rest * vz * vz + bd * (uz * uz - wz * wz) + 2.0 * bb * uz * wz + alpha
+                c10 = root_of_two * (rest * vx * vy + bd * (ux * uy - wx * wy) + bb * (ux * wy + wx * uy))
+                c20 = root_of_two * (rest * vx * vz + bd * (ux * uz - wx * wz) + bb * (ux * wz + wx * uz))
+                c21 = root_of_two * (rest * vy * vz + bd * (uy * uz - wy * wz) + bb * (uy * wz + wy * uz))
+                length = math.sqrt(c00 * c00 + c11 * c11 + c22 * c22 + c10 * c10 + c20 * c20 + c21 * c21)
+                # rounding may have made it longer than the radius
+                shrink = radius / length * (1.0 - 1e-15) if length > radius else 1.0
+                row = each[start + i]
+                row[0], row[1], row[2] = shrink * c00, shrink * c10, shrink * c20
+                row[3], row[4], row[5] = shrink * c11, shrink * c21, shrink * c22
         if unsure > 0:
             for i in range(count):
                 if not sure[i]:
@@ -537,6 +558,23 @@ def spd3(
                         t21 += w * logs[j] * vectors[2, j] * vectors[1, j]
                         t22 += w * logs[j] * vectors[2, j] * vectors[2, j]
                         hessian += w * (curve(logs[j] - logs[(j + 1) % 3]) - 1.0)  # above, it counted as 1
+                    if len(each) > 0:
+                        row, square = each[start + i], 0.0
+                        row[:] = 0.0
+                        for j in range(3):
+                            vx, vy, vz, f = vectors[0, j], vectors[1, j], vectors[2, j], logs[j]
+                            row[0] += f * vx * vx
+                            row[1] += root_of_two * f * vx * vy
+                            row[2] += root_of_two * f * vx * vz
+                            row[3] += f * vy * vy
+                            row[4] += root_of_two * f * vy * vz
+                            row[5] += f * vz * vz
+                        for j in range(6):
+                            square += row[j] * row[j]
+                        length = math.sqrt(square)
+                        shrink = radius / length * (1.0 - 1e-15) if length > radius else 1.0
+                        for j in range(6):
+                            row[j] *= shrink
         farthest = max(farthest, lengths[:count].max())
         row = blocks[start // block]
         row[0], row[1], row[2], row[3], row[4], row[5] = t00, t10, t11, t20, t21, t22

@@ -137,6 +137,16 @@ class Evaluator(ABC):
         """
         return follow(self.manifold, before, here, vectors)
 
+    def coordinates(self, ball: Ball, records: Array) -> Array:
+        """Normal coordinates at the centre of the clipped records, a row each: of length at most the radius, and finite.
+
+        A row depends on its record and on where that is, on nothing else. The records may be changed on the way.
+        """
+        coordinates = ball.manifold.raw_coordinates(ball.center, ball.clip_with_logs(records)[1])
+        coordinates = np.where(np.isfinite(coordinates).all(axis=-1, keepdims=True), coordinates, 0.0)
+        length = np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
+        return coordinates * np.where(length > ball.radius, ball.radius / length * (1.0 - 1e-15), 1.0)
+
 
 def follow(manifold: Manifold, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
     """:meth:`Evaluator.follow` by the manifold's own maps."""
@@ -317,10 +327,19 @@ class SPD3(_CompiledSPD):
     hessian = "its mean over directions"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+        return self._passed(p, records, weights, radius, np.empty((0, 6)))
+
+    def coordinates(self, ball: Ball, records: Array) -> Array:
+        each = np.empty((len(records), 6))
+        records = as_compiled_code_knows_it(records)
+        self._passed(ball.center, records, np.ones(len(records)), ball.radius, each)
+        return each
+
+    def _passed(self, p: Array, records: Array, weights: Array, radius: float, each: Array) -> Pass:
         from geodp.compute import kernels
 
         blocks = _rows(records, 8)
-        reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks)
+        reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks, each)
         square, hessian = np.add.reduce(blocks[:, 6:]).tolist()
         logs = spd3_coordinates(blocks)
         return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(np.add.reduce(weights)))

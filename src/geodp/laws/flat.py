@@ -47,6 +47,11 @@ class FlatNoise:
         found = float(gammaincinv(self._shape, q))
         return self.scale * (math.sqrt(2.0 * found) if self.family == "gaussian" else found)
 
+    def length_probability(self, length: Array) -> Array:
+        """The probability of a length up to this: the inverse of :meth:`length_quantile`."""
+        x = length / self.scale
+        return np.asarray(gammainc(self._shape, 0.5 * x * x if self.family == "gaussian" else x))
+
     def mean_length(self, most: float = math.inf) -> float:
         """The mean length; lengths above ``most`` count as that.
 

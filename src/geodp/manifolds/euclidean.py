@@ -41,10 +41,6 @@ class Euclidean(Manifold):
         return Roots.flat(self.d)
 
     @property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.d,)
-
-    @property
     def origin(self) -> Array:
         return np.zeros(self.d)
 
@@ -60,9 +56,6 @@ class Euclidean(Manifold):
 
     def raw_dist(self, p: Array, q: Array) -> Array:
         return np.linalg.vector_norm(q - p, axis=-1)
-
-    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
-        return np.vecdot(u, v) + np.zeros(p.shape[:-1])
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         return coordinates + np.zeros_like(p)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from geodp.inputs import Array
 
 Complex = NDArray[np.complex128]
+Matrix = TypeVar("Matrix", Array, Complex)
 
 
 def sinc(x: Array) -> Array:
@@ -67,23 +69,31 @@ def transpose(matrix: Array) -> Array:
     return np.swapaxes(matrix, -1, -2)
 
 
-def symmetric(matrix: Array) -> Array:
+# What follows is for real and for complex matrices: where the names say symmetric, read Hermitian.
+
+
+def adjoint(matrix: Matrix) -> Matrix:
+    """The conjugate transpose; of a real matrix a view."""
+    return np.swapaxes(matrix, -1, -2).conj()
+
+
+def symmetric(matrix: Matrix) -> Matrix:
     half = 0.5 * matrix  # halved first, so that the sum of large entries stays finite
-    return half + transpose(half)
+    return half + adjoint(half)
 
 
-def frobenius(matrix: Array) -> Array:
-    return np.sqrt(np.einsum("...ij,...ij->...", matrix, matrix))
+def frobenius(matrix: Array | Complex) -> Array:
+    return np.sqrt(np.einsum("...ij,...ij->...", matrix.conj(), matrix).real)
 
 
-def conjugate(factor: Array, middle: Array) -> Array:
-    """``F M F'``, symmetric to the last bit for symmetric ``M``."""
-    return symmetric(factor @ middle @ transpose(factor))
+def conjugate(factor: Matrix, middle: Matrix) -> Matrix:
+    """``F M F*``, symmetric to the last bit for symmetric ``M``."""
+    return symmetric(factor @ middle @ adjoint(factor))
 
 
-def spectral(vectors: Array, values: Array) -> Array:
-    """``V diag(values) V'``."""
-    return symmetric((vectors * values[..., None, :]) @ transpose(vectors))
+def spectral(vectors: Matrix, values: Array) -> Matrix:
+    """``V diag(values) V*``."""
+    return symmetric((vectors * values[..., None, :]) @ adjoint(vectors))
 
 
 def symmetric_from_vector(vector: Array, k: int) -> Array:
@@ -124,6 +134,16 @@ def vector_from_hermitian(matrix: Complex) -> Array:
     i, j = np.triu_indices(k, 1)
     above = math.sqrt(2.0) * matrix[..., i, j]
     return np.concatenate([matrix[..., range(k), range(k)].real, above.real, above.imag], axis=-1)
+
+
+def complex_of_pairs(x: Array) -> Complex:
+    """Complex numbers from their real and imaginary parts, the last axis."""
+    return x[..., 0] + 1j * x[..., 1]
+
+
+def pairs_of_complex(z: Complex) -> Array:
+    """The inverse."""
+    return np.stack([z.real, z.imag], axis=-1)
 
 
 def subtract_product(v: Array, u: Array, r: Array) -> Array:

@@ -64,16 +64,8 @@ class Grassmann(Manifold):
         return Roots.of(forms, [1] * pairs + [self.m - 2 * self.p] * self.p, sign=1, cut=Fraction(1, 4))
 
     @property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.m, self.p)
-
-    @property
     def origin(self) -> Array:
         return np.eye(self.m, self.p)
-
-    @property
-    def cut_locus(self) -> str:
-        return "a principal angle of pi/2"
 
     @property
     def embedding(self) -> Embedding:
@@ -123,9 +115,6 @@ class Grassmann(Manifold):
     def raw_dist(self, p: Array, q: Array) -> Array:
         across, cosines, _, right = _cosine_decomposition(p, q)
         return frobenius(across @ transpose(right) * angle_over_sine(cosines)[..., None, :])
-
-    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
-        return np.einsum("...ij,...ij->...", u, v) + np.zeros(p.shape[:-2])
 
     def raw_radial_part(self, p: Array, v: Array) -> Array:
         """The principal angles."""

@@ -62,23 +62,19 @@ class Manifold(ABC):
 
     @property
     @abstractmethod
+    def origin(self) -> Array:
+        """The point that every ``move_origin`` starts from. All points, and tangent vectors, are arrays of its shape."""
+
+    @final
+    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         """Shape of the array that holds one point; tangent vectors have the same shape."""
-
-    @property
-    @abstractmethod
-    def origin(self) -> Array:
-        """The point that every ``move_origin`` starts from."""
+        return self.origin.shape
 
     @property
     def scale_directions(self) -> Array:
         """Unit vectors, in coordinates, along which a change of units moves every point; rows, none by default."""
         return np.empty((0, self.dim))
-
-    @property
-    def cut_locus(self) -> str:
-        """What a pair of points without a unique shortest geodesic looks like, in words."""
-        return "empty"
 
     @property
     def components(self) -> tuple[Manifold, ...]:
@@ -173,9 +169,10 @@ class Manifold(ABC):
     def raw_dist(self, p: Array, q: Array) -> Array:
         """Geodesic distance, accurate relative to itself for close points too."""
 
-    @abstractmethod
     def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
-        """The metric at ``p``."""
+        """The metric at ``p``: that of the space around unless a manifold has another."""
+        flat = (x.reshape(*x.shape[: x.ndim - len(self.point_shape)], math.prod(self.point_shape)) for x in (u, v))
+        return np.vecdot(*flat) + np.zeros(self._leading(p, u))
 
     def raw_norm(self, p: Array, v: Array) -> Array:
         """Length of a tangent vector at ``p``."""
@@ -235,9 +232,9 @@ class Manifold(ABC):
     @cached_property
     def chart_size(self) -> int:
         """Number of coordinates of the chart."""
-        from geodp.arithmetic.intervals import exact_vector
+        from geodp.arithmetic.intervals import enclosed_vector
 
-        return len(self.exact_chart(self.origin, exact_vector(np.full(self.dim, 1e-3))))
+        return len(self.exact_chart(self.origin, enclosed_vector(np.full(self.dim, 1e-3))))
 
     @property
     def chart_units(self) -> tuple[int | None, ...]:
@@ -287,10 +284,10 @@ class Manifold(ABC):
         p, q = self.read_points(p, "p"), self.read_points(q, "q")
         with np.errstate(all="ignore"):
             out = self.raw_log(p, q)
+        compact = "more than one shortest geodesic joins p and q, or nearly so"
+        why = "a number on the way is past what floats hold" if math.isinf(self.injectivity_radius) else compact
         return self._finite(
-            out,
-            "log(p, q)",
-            lambda i: f"dist(p, q) is {self._pick(self.raw_dist(p, q), out, i):.12g}; cut locus: {self.cut_locus}",
+            out, "log(p, q)", lambda i: f"dist(p, q) is {self._pick(self.raw_dist(p, q), out, i):.12g}, and {why}"
         )
 
     @final

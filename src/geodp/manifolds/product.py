@@ -86,10 +86,6 @@ class Product(Manifold):
         return Roots.direct_sum([factor.roots for factor in self.factors])
 
     @property
-    def point_shape(self) -> tuple[int, ...]:
-        return (sum(math.prod(factor.point_shape) for factor in self.factors),)
-
-    @property
     def origin(self) -> Array:
         return self._join([factor.origin for factor in self.factors])
 
@@ -147,11 +143,6 @@ class Product(Manifold):
             for factor, end in zip(self.factors, ends, strict=True)
         ]
         return np.concatenate(rows)
-
-    @property
-    def cut_locus(self) -> str:
-        parts = [f"{factor}: {factor.cut_locus}" for factor in self.factors if math.isfinite(factor.injectivity_radius)]
-        return "; ".join(parts) or "empty"
 
     def _each(self, name: str, *arrays: Array) -> list[Array]:
         """The factors' own ``name``, applied to their parts of points and tangent vectors."""

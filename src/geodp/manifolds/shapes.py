@@ -18,8 +18,10 @@ from geodp.manifolds.embedding import Embedding, turn_across_gap
 from geodp.manifolds.functions import (
     Complex,
     coarse,
+    complex_of_pairs,
     frobenius,
     hermitian_from_vector,
+    pairs_of_complex,
     sinc,
     subtract_product,
     vector_from_hermitian,
@@ -62,16 +64,8 @@ class PlanarShapes(Manifold):
         return Roots.of([[1], [2]], [2 * self.landmarks - 6, 1], sign=1, cut=Fraction(1, 4))
 
     @property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.landmarks, 2)
-
-    @property
     def origin(self) -> Array:
-        return _real(self._modes()[:, 1])
-
-    @property
-    def cut_locus(self) -> str:
-        return "complex-orthogonal shapes, at distance pi/2"
+        return pairs_of_complex(self._modes()[:, 1])
 
     @property
     def embedding(self) -> Embedding:
@@ -89,7 +83,7 @@ class PlanarShapes(Manifold):
         return Embedding(
             self.landmarks**2,
             math.sqrt(2.0),
-            lambda points: vector_from_hermitian(_outer(_complex(points))),
+            lambda points: vector_from_hermitian(_outer(complex_of_pairs(points))),
             lambda vector: self._configuration(outer(vector)),
             turn,
         )
@@ -120,28 +114,25 @@ class PlanarShapes(Manifold):
         # turn the residual so that q is aligned with p; the angle of a vanishing product is arbitrary
         turn = np.conj(product) / np.where(cosine > 4e-16, cosine, np.nan)
         scale = np.arctan2(sine, cosine) / np.where(sine > 0.0, sine, 1.0)
-        return _real((turn * scale)[..., None] * _complex(across))
+        return pairs_of_complex((turn * scale)[..., None] * complex_of_pairs(across))
 
     def raw_dist(self, p: Array, q: Array) -> Array:
         across, product = _across(p, q)
         return np.arctan2(frobenius(across), np.abs(product))
 
-    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
-        return np.einsum("...ij,...ij->...", u, v) + np.zeros(p.shape[:-2])
-
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         # the polygon is the first Fourier mode and the constant the zeroth: the others span its horizontal space
         modes = coordinates[..., 0::2] + 1j * coordinates[..., 1::2]
-        return self._turn(p, _real(modes @ self._modes()[:, 2:].T))
+        return self._turn(p, pairs_of_complex(modes @ self._modes()[:, 2:].T))
 
     def raw_coordinates(self, p: Array, v: Array) -> Array:
-        modes = _complex(self._turn(p, v, inverse=True)) @ self._modes()[:, 2:].conj()
+        modes = complex_of_pairs(self._turn(p, v, inverse=True)) @ self._modes()[:, 2:].conj()
         return np.stack([modes.real, modes.imag], axis=-1).reshape(*modes.shape[:-1], self.dim)
 
     def raw_move_origin(self, p: Array, x: Array) -> Array:
-        origin = _complex(self.origin)
-        mirrored = _complex(x) - 2.0 * origin * np.vecdot(origin, _complex(x))[..., None]
-        return self._turn(p, _real(mirrored))
+        origin = complex_of_pairs(self.origin)
+        mirrored = complex_of_pairs(x) - 2.0 * origin * np.vecdot(origin, complex_of_pairs(x))[..., None]
+        return self._turn(p, pairs_of_complex(mirrored))
 
     def _modes(self) -> Complex:
         index = np.arange(self.landmarks)
@@ -155,20 +146,20 @@ class PlanarShapes(Manifold):
         A complex Householder reflection times a phase, with the sign that keeps its axis away from zero. It fixes what is
         orthogonal to the polygon when ``p`` is the polygon, so that the frame there is the Fourier basis.
         """
-        origin, target, moved = _complex(self.origin), _complex(p), _complex(x)
+        origin, target, moved = complex_of_pairs(self.origin), complex_of_pairs(p), complex_of_pairs(x)
         product = np.vecdot(origin, target)
         phase = np.where(product == 0.0, 1.0, product / np.where(product == 0.0, 1.0, np.abs(product)))[..., None]
         axis = target + phase * origin
         reflected = moved - axis * (2.0 * np.vecdot(axis, moved) / np.vecdot(axis, axis))[..., None]
-        return _real((np.conj(phase) if inverse else phase) * reflected)
+        return pairs_of_complex((np.conj(phase) if inverse else phase) * reflected)
 
     def raw_project(self, x: Array) -> Array:
         centred = x - x.mean(axis=-2, keepdims=True)
         return centred / frobenius(centred)[..., None, None]
 
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
-        z, u = _complex(p), _complex(v - v.mean(axis=-2, keepdims=True))
-        return _real(u - z * np.vecdot(z, u)[..., None])
+        z, u = complex_of_pairs(p), complex_of_pairs(v - v.mean(axis=-2, keepdims=True))
+        return pairs_of_complex(u - z * np.vecdot(z, u)[..., None])
 
     def log_rounding(self, p: Array, reach: float) -> float:
         if reach >= self.injectivity_radius:
@@ -221,14 +212,14 @@ class PlanarShapes(Manifold):
         return self._configuration(outer)
 
     def raw_representatives(self, points: Array) -> Array:
-        outer = _outer(_complex(points))
+        outer = _outer(complex_of_pairs(points))
         return self._configuration(coarse(outer.real) + 1j * coarse(outer.imag))
 
     def _configuration(self, outer: NDArray[np.complex128]) -> Array:
         """Landmarks whose longest one is on the positive real axis, from the upper triangles of ``z z*``."""
         z = np.linalg.eigh(outer, UPLO="U")[1][..., -1]
         longest = np.take_along_axis(z, np.abs(z).argmax(axis=-1)[..., None], axis=-1)
-        return self.raw_project(_real(z * (np.conj(longest) / np.abs(longest))))
+        return self.raw_project(pairs_of_complex(z * (np.conj(longest) / np.abs(longest))))
 
 
 def _helmert(center: Array) -> list[acb]:
@@ -258,21 +249,15 @@ def _from_helmert(w: list[acb]) -> list[acb]:
     return [tails[0], *(tail - j * entry for j, (tail, entry) in enumerate(zip(later, scaled, strict=True), start=1))]
 
 
-def _complex(x: Array) -> Complex:
-    return x[..., 0] + 1j * x[..., 1]
-
-
-def _real(z: Complex) -> Array:
-    return np.stack([z.real, z.imag], axis=-1)
-
-
 def _outer(z: Complex) -> Complex:
     return z[..., :, None] * z[..., None, :].conj()
 
 
 def _across(p: Array, q: Array) -> tuple[Array, Complex]:
     """The part of ``q`` complex-orthogonal to ``p``, and their complex product."""
-    product = np.atleast_1d(np.vecdot(_complex(p), _complex(q))).reshape(np.broadcast_shapes(p.shape, q.shape)[:-2])
+    product = np.atleast_1d(np.vecdot(complex_of_pairs(p), complex_of_pairs(q))).reshape(
+        np.broadcast_shapes(p.shape, q.shape)[:-2]
+    )
     far = np.abs(product) < 0.01
     if far.any():
         # next to the cut locus the phase of the product aligns the two shapes: it needs its digits relative to itself
@@ -290,5 +275,5 @@ def _across(p: Array, q: Array) -> tuple[Array, Complex]:
         base = np.broadcast_to(p, across.shape)[near]
         across[near] = subtract_product(np.broadcast_to(q, across.shape)[near], base, multiplier[near])
     # what rounding left along p and along the constants
-    z, w = _complex(p), _complex(across - across.mean(axis=-2, keepdims=True))
-    return _real(w - z * np.vecdot(z, w)[..., None]), product
+    z, w = complex_of_pairs(p), complex_of_pairs(across - across.mean(axis=-2, keepdims=True))
+    return pairs_of_complex(w - z * np.vecdot(z, w)[..., None]), product

@@ -7,40 +7,49 @@ handed to ``eigh``.
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import Array
+from geodp.manifolds.functions import Matrix
 
 #: Records a chunk: the columns of a chunk stay in the second-level cache.
 _CHUNK = 4096
 _EPS = float(np.finfo(np.float64).eps)
 
 
-def eigh(a: Array) -> tuple[Array, Array]:
-    """Ascending eigenvalues and orthonormal eigenvectors (columns) of symmetric matrices ``(..., k, k)``."""
+def eigh(a: Matrix) -> tuple[Array, Matrix]:
+    """Ascending eigenvalues and orthonormal eigenvectors (columns) of symmetric or Hermitian matrices ``(..., k, k)``."""
     k = a.shape[-1]
-    if k > 3:
-        # LAPACK gives up on a whole batch on account of one matrix that is not finite
-        finite = np.asarray(np.isfinite(a).all(axis=(-1, -2)))
-        values, vectors = np.linalg.eigh(np.where(finite[..., None, None], a, 0.0))
-        return np.where(finite[..., None], values, np.nan), vectors
+    if k > 3 or a.dtype == np.complex128:
+        finite, zeroed = _finite(a)
+        values, vectors = np.linalg.eigh(zeroed)
+        return np.where(finite, values.real, np.nan), cast(Matrix, vectors)
     if k == 1:
-        return a[..., 0].copy(), np.ones_like(a)
-    flat = a.reshape(-1, k, k)
+        return a[..., 0].real.copy(), np.ones_like(a)
+    flat = np.asarray(a, dtype=np.float64).reshape(-1, k, k)
     values, vectors = np.empty(flat.shape[:-1]), np.empty(flat.shape)
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, len(flat), _CHUNK):
             part = slice(start, start + _CHUNK)
             (_eigh2 if k == 2 else _eigh3)(flat[part], values[part], vectors[part])
-    return values.reshape(a.shape[:-1]), vectors.reshape(a.shape)
+    return values.reshape(a.shape[:-1]), cast(Matrix, vectors.reshape(a.shape))
 
 
-def eigvalsh(a: Array) -> Array:
-    """Ascending eigenvalues of symmetric matrices ``(..., k, k)``."""
-    if a.shape[-1] > 3:
-        return np.asarray(np.linalg.eigvalsh(a), dtype=np.float64)
+def eigvalsh(a: Matrix) -> Array:
+    """Ascending eigenvalues of symmetric or Hermitian matrices ``(..., k, k)``."""
+    if a.shape[-1] > 3 or a.dtype == np.complex128:
+        finite, zeroed = _finite(a)
+        return np.where(finite, np.linalg.eigvalsh(zeroed).real, np.nan)
     return eigh(a)[0]
+
+
+def _finite(a: Matrix) -> tuple[NDArray[np.bool_], Matrix]:
+    """Which matrices are finite, and zero for the others: LAPACK would give up on the whole batch on account of one."""
+    finite = np.asarray(np.isfinite(a).all(axis=(-1, -2), keepdims=True))
+    return finite[..., 0], np.where(finite, a, 0.0)
 
 
 def _eigh2(a: Array, values: Array, vectors: Array) -> None:

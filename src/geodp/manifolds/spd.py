@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.functions import (
+    Matrix,
+    adjoint,
     conjugate,
     frobenius,
     log_difference_quotient,
@@ -34,26 +36,38 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class _PositiveDefinite(Manifold):
-    """What both metrics have in common: the set, its tangent space, and the identity matrix."""
+class PositiveDefinite(Manifold):
+    """The set and its tangent space, whatever the metric: points that are read as matrices, here real ones."""
 
     k: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", whole_number(self.k, 1, f"the size of the matrices of {type(self).__name__}"))
 
-    @property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.k, self.k)
+    def matrices(self, x: Array) -> Any:
+        """Points or tangent vectors as matrices."""
+        return x
+
+    def points(self, matrices: Any) -> Array:
+        """The inverse."""
+        return cast(Array, matrices)
+
+    def from_vector(self, vector: Array) -> Any:
+        """The symmetric or Hermitian matrix with these coordinates in an orthonormal basis."""
+        return symmetric_from_vector(vector, self.k)
+
+    def to_vector(self, matrices: Any) -> Array:
+        """The inverse."""
+        return vector_from_symmetric(matrices)
 
     @property
     def origin(self) -> Array:
-        return np.eye(self.k)
+        return self.points(np.eye(self.k))
 
     @property
     def scale_directions(self) -> Array:
         # the determinant: other units multiply all matrices by one number
-        return vector_from_symmetric(np.eye(self.k))[None] / math.sqrt(self.k)
+        return self.to_vector(np.eye(self.k))[None] / math.sqrt(self.k)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -72,19 +86,79 @@ class _PositiveDefinite(Manifold):
         )  # fmt: skip
 
     def raw_project(self, x: Array) -> Array:
-        return symmetric(x)
+        return self.points(symmetric(self.matrices(x)))
 
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
-        return symmetric(v) + np.zeros_like(p)
+        return self.raw_project(v) + np.zeros_like(p)
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
-        return _spd_requirements(x)
+        return _requirements(self.matrices(x))
+
+
+@dataclass(frozen=True, repr=False)
+class AffineInvariant(PositiveDefinite):
+    """Positive-definite matrices with the metric ``tr(p^-1 u p^-1 v)``, which every change of basis ``x -> A x A*`` keeps.
+
+    They are over a field of ``multiplicity`` real dimensions.
+    """
+
+    multiplicity: ClassVar[int] = 1
+
+    @cached_property
+    def roots(self) -> Roots:
+        forms = differences(self.k)
+        return Roots.of(forms, [self.multiplicity] * len(forms), sign=-1, square=Fraction(1, 4))
+
+    def raw_exp(self, p: Array, v: Array) -> Array:
+        factor, inverse = cholesky(self.matrices(p))
+        values, vectors = eigh(conjugate(inverse, self.matrices(v)))
+        # exp(p, v) = F F*, with F = L V exp(values/2): symmetric and positive whatever the rounding
+        half = (factor @ vectors) * np.exp(0.5 * values)[..., None, :]
+        return self.points(symmetric(half @ adjoint(half)))
+
+    def raw_log(self, p: Array, q: Array) -> Array:
+        factor, inverse = cholesky(self.matrices(p))
+        logs, vectors = log_of_whitened(inverse, self.matrices(p), self.matrices(q))
+        return self.points(conjugate(factor, spectral(vectors, logs)))
+
+    def raw_dist(self, p: Array, q: Array) -> Array:
+        base = self.matrices(p)
+        return np.linalg.vector_norm(log_of_whitened(cholesky(base)[1], base, self.matrices(q))[0], axis=-1)
+
+    def _whitened(self, p: Array, v: Array) -> Any:
+        return conjugate(cholesky(self.matrices(p))[1], self.matrices(v))
+
+    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
+        return np.asarray(np.einsum("...ij,...ij->...", self._whitened(p, u).conj(), self._whitened(p, v)).real)
+
+    def raw_norm(self, p: Array, v: Array) -> Array:
+        return frobenius(self._whitened(p, v))
+
+    def raw_radial_part(self, p: Array, v: Array) -> Array:
+        return eigvalsh(self._whitened(p, v))
+
+    def raw_tangent(self, p: Array, coordinates: Array) -> Array:
+        return self.points(conjugate(cholesky(self.matrices(p))[0], self.from_vector(coordinates)))
+
+    def raw_coordinates(self, p: Array, v: Array) -> Array:
+        return self.to_vector(self._whitened(p, v))
+
+    def raw_move_origin(self, p: Array, x: Array) -> Array:
+        return self.points(conjugate(cholesky(self.matrices(p))[0], self.matrices(x)))
+
+    def log_rounding(self, p: Array, reach: float) -> float:
+        condition, growth = _condition(self.matrices(p)), _growth(reach)
+        return self.multiplicity * whitening_rounding(self.k, condition, condition * growth, growth)
+
+    def log_rounding_in_ball(self, center: Array, radius: float) -> float:
+        most = _condition(self.matrices(center)) * _growth(radius)
+        return self.multiplicity * whitening_rounding(self.k, most, most, _growth(2.0 * radius))
 
 
 @register
 @final
 @dataclass(frozen=True, repr=False)
-class SPD(_PositiveDefinite):
+class SPD(AffineInvariant):
     r"""Symmetric positive-definite ``k x k`` matrices with the affine-invariant metric.
 
     Tangent vectors are symmetric matrices; ``inner(p, u, v) = tr(p^-1 u p^-1 v)``, so that every change of basis
@@ -98,52 +172,6 @@ class SPD(_PositiveDefinite):
     >>> round(SPD(2).dist(np.eye(2), np.diag([np.exp(3.0), np.exp(-4.0)])), 12)
     5.0
     """
-
-    @cached_property
-    def roots(self) -> Roots:
-        forms = differences(self.k)
-        return Roots.of(forms, [1] * len(forms), sign=-1, square=Fraction(1, 4))
-
-    def raw_exp(self, p: Array, v: Array) -> Array:
-        factor, inverse = cholesky(p)
-        values, vectors = eigh(conjugate(inverse, v))
-        # exp(p, v) = F F', with F = L V exp(values/2): symmetric and positive whatever the rounding
-        half = (factor @ vectors) * np.exp(0.5 * values)[..., None, :]
-        return symmetric(half @ transpose(half))
-
-    def raw_log(self, p: Array, q: Array) -> Array:
-        factor, inverse = cholesky(p)
-        logs, vectors = log_of_whitened(inverse, p, q)
-        return conjugate(factor, spectral(vectors, logs))
-
-    def raw_dist(self, p: Array, q: Array) -> Array:
-        return np.linalg.vector_norm(log_of_whitened(cholesky(p)[1], p, q)[0], axis=-1)
-
-    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
-        inverse = cholesky(p)[1]
-        return np.einsum("...ij,...ij->...", conjugate(inverse, u), conjugate(inverse, v))
-
-    def raw_norm(self, p: Array, v: Array) -> Array:
-        return frobenius(conjugate(cholesky(p)[1], v))
-
-    def raw_radial_part(self, p: Array, v: Array) -> Array:
-        return eigvalsh(conjugate(cholesky(p)[1], v))
-
-    def raw_tangent(self, p: Array, coordinates: Array) -> Array:
-        return conjugate(cholesky(p)[0], symmetric_from_vector(coordinates, self.k))
-
-    def raw_coordinates(self, p: Array, v: Array) -> Array:
-        return vector_from_symmetric(conjugate(cholesky(p)[1], v))
-
-    def raw_move_origin(self, p: Array, x: Array) -> Array:
-        return conjugate(cholesky(p)[0], x)
-
-    def log_rounding(self, p: Array, reach: float) -> float:
-        return whitening_rounding(self.k, _condition(p), _condition(p) * _growth(reach), _growth(reach))
-
-    def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        most = _condition(center) * _growth(radius)
-        return whitening_rounding(self.k, most, most, _growth(2.0 * radius))
 
     # ------------------------------------------------------------------ chart: the Cholesky factor
     # Of the factor C the chart holds log C_ii and C_ij / C_ii, row by row. These coordinates are free and do not feel a change
@@ -190,7 +218,7 @@ class SPD(_PositiveDefinite):
 @register
 @final
 @dataclass(frozen=True, repr=False)
-class SPDLogEuclidean(_PositiveDefinite):
+class SPDLogEuclidean(PositiveDefinite):
     r"""Symmetric positive-definite ``k x k`` matrices, flat: the matrix logarithm is an isometry onto symmetric matrices.
 
     ``dist(p, q) = |log p - log q|`` in the Frobenius norm. Tangent vectors at ``p`` are symmetric matrices, and their
@@ -278,22 +306,22 @@ def _exact_symmetric(v: list[arb], size: int) -> arb_mat:
     return matrix
 
 
-def cholesky(p: Array) -> tuple[Array, Array]:
+def cholesky(p: Matrix) -> tuple[Matrix, Matrix]:
     """The Cholesky factors of positive-definite matrices, and their inverses; not a number where there is none."""
     k = p.shape[-1]
     if k > 3:
-        factor = np.asarray(np.linalg.cholesky(symmetric(p)), dtype=np.float64)
-        return factor, np.tril(np.linalg.inv(factor))
-    if p.ndim == 2:
-        factor, inverse = map(np.array, _factors_of_one(p.tolist()))
-        return factor, inverse
+        whole = np.linalg.cholesky(symmetric(p))
+        return cast(Matrix, whole), cast(Matrix, np.tril(np.linalg.inv(whole)))
+    if p.ndim == 2 and p.dtype == np.float64:
+        one = _factors_of_one(p.tolist())
+        return np.array(one[0]), np.array(one[1])
     factor, inverse = np.zeros_like(p), np.zeros_like(p)
     for j in range(k):
         for i in range(j, k):
-            rest = 0.5 * p[..., i, j] + 0.5 * p[..., j, i]
+            rest = 0.5 * p[..., i, j] + 0.5 * p[..., j, i].conj()
             for m in range(j):
-                rest = rest - factor[..., i, m] * factor[..., j, m]
-            factor[..., i, j] = np.sqrt(rest) if i == j else rest / factor[..., j, j]
+                rest = rest - factor[..., i, m] * factor[..., j, m].conj()
+            factor[..., i, j] = np.sqrt(rest.real) if i == j else rest / factor[..., j, j]
         inverse[..., j, j] = 1.0 / factor[..., j, j]
     for j in range(k):
         for i in range(j + 1, k):
@@ -327,15 +355,16 @@ def _factors_of_one(p: list[list[float]]) -> tuple[list[list[float]], list[list[
     return factor, inverse
 
 
-def log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
-    """Spectrum of ``log(L^-1 q L^-T)``, ``L`` the Cholesky factor of ``p``: logarithms and eigenvectors.
+def log_of_whitened(inverse: Matrix, p: Matrix, q: Matrix) -> tuple[Array, Matrix]:
+    """Spectrum of ``log(L^-1 q L^-*)``, ``L`` the Cholesky factor of ``p``: logarithms and eigenvectors.
 
     Near ``p`` the difference ``q - p`` is whitened instead of ``q``, which keeps the distance accurate relative to
     itself. Where the eigenvalues spread past :func:`most_spread`, the singular values of ``L^-1 L_q`` keep twice as many digits.
     """
     difference = conjugate(inverse, q - p)
     near = frobenius(difference) < 0.5
-    values, vectors = eigh(np.where(near[..., None, None], difference, conjugate(inverse, q)))
+    chosen: Matrix = np.where(near[..., None, None], difference, conjugate(inverse, q))
+    values, vectors = eigh(chosen)
     with np.errstate(all="ignore"):
         logs = np.where(near[..., None], np.log1p(values), np.log(values))
     spread = ~near & ~(most_spread(p, inverse) * values[..., 0] >= values[..., -1])
@@ -354,9 +383,9 @@ def log_of_whitened(inverse: Array, p: Array, q: Array) -> tuple[Array, Array]:
 MOST_SPREAD, MOST_LOST, LEAST_SPREAD = 1e4, 1e6, 4.0
 
 
-def most_spread(p: Array, inverse: Array) -> Array:
+def most_spread(p: Matrix, inverse: Matrix) -> Array:
     """Up to which ratio of its eigenvalues a matrix whitened at ``p`` is good enough: ``p`` and its inverse factor."""
-    condition = np.trace(p, axis1=-2, axis2=-1) * frobenius(inverse) ** 2  # at least the condition number
+    condition = np.trace(p, axis1=-2, axis2=-1).real * frobenius(inverse) ** 2  # at least the condition number
     return np.clip(MOST_LOST / condition, LEAST_SPREAD, MOST_SPREAD)
 
 
@@ -378,28 +407,28 @@ def whitening_rounding(k: int, p: float, q: float, spread: float) -> float:
     return 4.0 * (k + 4) * EPSILON * lost
 
 
-def _factor(x: Array) -> Array:
+def _factor(x: Matrix) -> Matrix:
     """Cholesky factors, column by column for all matrices at once; not a number, or infinite, for what is not positive definite.
 
     LAPACK's would raise for the whole batch on account of one matrix, which would then cost more time than the others.
     """
     k, batch = x.shape[-1], x.shape[:-2]
-    flat, out = x.reshape(-1, k, k), np.empty((math.prod(batch), k, k))
+    flat, out = x.reshape(-1, k, k), np.empty((math.prod(batch), k, k), dtype=x.dtype)
     for start in range(0, len(flat), 2048):  # columns that stay in the cache
         rest = np.moveaxis(symmetric(flat[start : start + 2048]), 0, -1).copy()
         factor = np.zeros_like(rest)
         for j in range(k):
-            factor[j:, j] = rest[j:, j] / np.sqrt(rest[j, j])
-            rest[j + 1 :, j + 1 :] -= factor[j + 1 :, None, j] * factor[None, j + 1 :, j]
+            factor[j:, j] = rest[j:, j] / np.sqrt(rest[j, j].real)
+            rest[j + 1 :, j + 1 :] -= factor[j + 1 :, None, j] * factor[None, j + 1 :, j].conj()
         out[start : start + 2048] = np.moveaxis(factor, -1, 0)
-    return out.reshape(x.shape)
+    return cast(Matrix, out.reshape(x.shape))
 
 
 #: The spacing of the smallest floats, 5e-324, is well below the rounding error of eigenvalues above this, and not of others.
 _TINY = 1e-305
 
 
-def _condition(p: Array) -> float:
+def _condition(p: Matrix) -> float:
     """The condition number; infinite where eigenvalues are next to the smallest floats, which have few digits."""
     values = np.linalg.eigvalsh(symmetric(p))
     return float(values[-1] / values[0]) if values[0] > _TINY else math.inf
@@ -449,10 +478,12 @@ def _log_difference(p: Array, q: Array) -> Array:
     return np.where((frobenius(far) < 0.5)[..., None, None], near, far)
 
 
-def _spd_requirements(x: Array) -> Iterator[Requirement]:
+def _requirements(x: Matrix) -> Iterator[Requirement]:
     size = np.abs(x).max(axis=(-1, -2))
-    off = np.abs(x - transpose(x)).max(axis=(-1, -2))
-    yield Requirement(off <= TOLERANCE * size, off, "the matrix must be symmetric but differs from its transpose by {:.3g}")
+    off = np.abs(x - adjoint(x)).max(axis=(-1, -2))
+    kind = ("Hermitian", "adjoint") if x.dtype == np.complex128 else ("symmetric", "transpose")
+    sentence = f"the matrix must be {kind[0]} but differs from its {kind[1]} by {{:.3g}}"
+    yield Requirement(off <= TOLERANCE * size, off, sentence)
     good = _has_factor(symmetric(x))
     # only what is refused needs the number for the sentence
     bad = x[~good]
@@ -462,10 +493,10 @@ def _spd_requirements(x: Array) -> Iterator[Requirement]:
     yield Requirement(good, smallest, "the smallest eigenvalue must be positive but is {:.6g}")
 
 
-def _has_factor(x: Array) -> NDArray[np.bool_]:
+def _has_factor(x: Matrix) -> NDArray[np.bool_]:
     with np.errstate(all="ignore"):
         if x.shape[-1] <= 3:
             return np.asarray(np.isfinite(cholesky(x)[1]).all(axis=(-1, -2)))
         factor = _factor(x)
-        pivots = np.diagonal(factor, axis1=-2, axis2=-1)
+        pivots = np.diagonal(factor, axis1=-2, axis2=-1).real
         return np.asarray((pivots > 0.0).all(axis=-1) & np.isfinite(factor).all(axis=(-1, -2)))

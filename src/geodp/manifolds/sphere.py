@@ -60,10 +60,6 @@ class Sphere(Manifold):
         return Roots.of([[1]], [self.d - 1], sign=1, square=curvature, cut=1 / curvature)
 
     @property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.d + 1,)
-
-    @property
     def origin(self) -> Array:
         north = np.zeros(self.d + 1)
         north[-1] = self.radius
@@ -104,10 +100,6 @@ class Sphere(Manifold):
 
         return Embedding(self.d + 1, 2.0 * self.radius, lambda points: points, self.from_chart, turn)
 
-    @property
-    def cut_locus(self) -> str:
-        return f"the antipode, at distance {self.diameter:.12g}"
-
     def raw_exp(self, p: Array, v: Array) -> Array:
         angle = np.linalg.vector_norm(v, axis=-1, keepdims=True) / self.radius
         return np.cos(angle) * self.raw_project(p) + sinc(angle) * v
@@ -136,9 +128,6 @@ class Sphere(Manifold):
     def _angle(p: Array, length: Array, cosine: Array) -> Array:
         # atan2 keeps full accuracy for nearby and for nearly antipodal points, where arccos loses half the digits
         return np.arctan2(length * np.linalg.vector_norm(p, axis=-1), cosine)
-
-    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
-        return np.vecdot(u, v) + np.zeros(p.shape[:-1])
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         return self._turn(p, np.concatenate([coordinates, np.zeros_like(coordinates[..., :1])], axis=-1))

@@ -61,16 +61,8 @@ class Torus(Manifold):
         return Roots.flat(self.d, cut=Fraction(1))
 
     @property
-    def point_shape(self) -> tuple[int, ...]:
-        return (self.d, 2)
-
-    @property
     def origin(self) -> Array:
         return self.from_angles(np.zeros(self.d))
-
-    @property
-    def cut_locus(self) -> str:
-        return "an angle that differs by pi"
 
     @property
     def embedding(self) -> Embedding:
@@ -106,9 +98,6 @@ class Torus(Manifold):
         # p is no part of the sine, so q - p has the same, and keeps its digits when the two are close; likewise q + p
         cosine = np.vecdot(p, q)
         return np.arctan2(np.vecdot(_quarter_turn(p), q - np.where(cosine < 0.0, -1.0, 1.0)[..., None] * p), cosine)
-
-    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
-        return np.vecdot(u, v).sum(axis=-1) + np.zeros(p.shape[:-2])
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         return coordinates[..., None] * _quarter_turn(self.raw_project(p))

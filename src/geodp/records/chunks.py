@@ -32,6 +32,7 @@ _CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
 _KEPT_IN_MEMORY, _KEPT_FROM_DISK = 1 << 30, 1 << 26
 
 Report = Callable[[int], None]
+Room = Callable[[tuple[int, ...]], Array]
 A = TypeVar("A")
 B = TypeVar("B")
 
@@ -142,9 +143,11 @@ def count_records(x: Any, manifold: Manifold) -> int:
     return sum(len(chunk) for chunk in _source(x, manifold)[0]())
 
 
-def chunks_of(x: Any, manifold: Manifold) -> Iterator[Array]:
-    """The records of anything but a Dask array, a chunk at a time, in float64."""
-    return _source(x, manifold)[0]()
+def chunks_of(x: Any, manifold: Manifold, room: Room = np.empty) -> Iterator[Array]:
+    """Copies of the records of anything but a Dask array, a chunk at a time, in float64, in ``room``."""
+    _refuse(x)
+    chunks = _chunks_of(x, manifold)
+    return _split([as_array(x)] if chunks is None else chunks(), manifold, room)
 
 
 def discreet(x: Any, manifold: Manifold) -> Any:
@@ -188,7 +191,7 @@ class ChunkedRecords(Records):
 
     def __init__(self, x: Any, ball: Ball, weights: Array | None) -> None:
         super().__init__(ball, weights, len(x) if isinstance(x, np.ndarray) else None)
-        self._memory = _Memory()
+        self._memory = Memory()
         self._open, self._may_keep = _source(x, ball.manifold, self._memory.take)
         self._kept: list[Array] | None = None
 
@@ -252,10 +255,7 @@ class ChunkedRecords(Records):
         self.check_count(done)
 
 
-Room = Callable[[tuple[int, ...]], Array]
-
-
-class _Memory:
+class Memory:
     """Memory for chunks that is used again and again: to be given new memory takes longer than to compute with it."""
 
     def __init__(self) -> None:

@@ -14,10 +14,11 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
+from geodp.compute.passes import best_evaluator
 from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
-from geodp.records.sums import sum_over
+from geodp.records.sums import medians, sum_over
 
 
 @final
@@ -95,27 +96,32 @@ class Count:
         """Counts can always be computed."""
 
 
-def normal_coordinates(ball: Ball, records: Array) -> Array:
-    """Coordinates of ``log`` at the centre, a row a record, of length at most the radius; zero for what is no point.
+def normal_coordinates(ball: Ball, records: Array, count: int | None = None) -> Array:
+    """Coordinates of ``log`` at the centre, a row a record, of length at most the radius (to 1e-15); zero for what is no point.
 
-    A function of each record by itself, in floats, so that counts and sums of it need no tolerance for how it rounds.
+    A function of each record and its place, in floats, so that counts and sums of it need no tolerance for how it rounds.
+    ``count`` is the number of records in all, of which these may be a part: it decides whether compiled code is worth loading.
+    That may clip the records in place.
     """
+    evaluator = best_evaluator(ball.manifold, len(records) if count is None else count)
     with np.errstate(all="ignore"):
-        coordinates = ball.manifold.raw_coordinates(ball.center, ball.clip_with_logs(records)[1])
-        coordinates = np.where(np.isfinite(coordinates).all(axis=-1, keepdims=True), coordinates, 0.0)
-        length = np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
-        return coordinates * np.where(length > ball.radius, ball.radius / length * (1.0 - 1e-15), 1.0)
+        return evaluator.coordinates(ball, records)
 
 
 def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
-    """For each radius, how many of ``n`` records are farther from the centre than that; invalid records are not."""
+    """For each radius, how many of ``n`` records are farther from the centre than that; invalid records are not.
 
-    # as many records as have a length of at most t, counted at each t
+    A person is where the median of the distances of its records is: a ball for persons is to hold their records.
+    """
+
+    def lengths(records: Array) -> Array:
+        return np.linalg.vector_norm(normal_coordinates(center, records, n), axis=-1, keepdims=True)
+
+    # as many as have a length of at most t, counted at each t
     def within(rows: Array) -> Array:
-        length = np.sort(np.linalg.vector_norm(rows, axis=-1))
-        return np.searchsorted(length, radii, side="right").astype(np.float64)
+        return np.searchsorted(np.sort(rows[:, 0]), radii, side="right").astype(np.float64)
 
-    counts = sum_over(x, center.manifold, partial(normal_coordinates, center), n, within)
+    counts = sum_over(x, center.manifold, lengths, n, within, medians)
     return [n - int(count) for count in counts]
 
 
@@ -126,7 +132,7 @@ def below(x: Any, ball: Ball, directions: Array, thresholds: Array, n: int) -> l
         along = np.sort(rows @ directions.T, axis=0)
         return np.stack([np.searchsorted(column, thresholds) for column in along.T]).astype(np.float64)
 
-    table = sum_over(x, ball.manifold, partial(normal_coordinates, ball), n, counts)
+    table = sum_over(x, ball.manifold, partial(normal_coordinates, ball, count=n), n, counts)
     return [[int(count) for count in row] for row in table]
 
 
@@ -168,4 +174,4 @@ class TangentMean:
         """Sums can always be computed."""
 
     def compute(self, x: Any, n: int) -> Array:
-        return sum_over(x, self.domain.manifold, partial(normal_coordinates, self.domain), n) / n
+        return sum_over(x, self.domain.manifold, partial(normal_coordinates, self.domain, count=n), n) / n

@@ -162,9 +162,7 @@ class FrechetMean:
 
     def compute(self, x: Any, n: int, progress: Progress | None = None) -> Array:
         """The mean of exactly ``n`` records, to the default tolerance; refused if ``x`` holds another number of them."""
-        if isinstance(x, Persons):
-            x = x.each(partial(_means_of_persons, self.ball))
-        records = open_records(x, self.ball, None)
+        records = open_records(one_point_each(x, self.ball), self.ball, None)
         records.check_count(n)
         return _Solver(records, progress).solve(None, least_passes(self.ball, records.evaluator.hessian)).point
 
@@ -244,6 +242,11 @@ def _most_stretch(ball: Ball) -> float:
     """By how much a small move of a point in the ball is lengthened in its logarithm at another one, at most."""
     angle = 2.0 * math.sqrt(ball.manifold.curvature) * ball.reach
     return angle / math.sin(angle) if angle > 0.0 else 1.0
+
+
+def one_point_each(x: Any, ball: Ball) -> Any:
+    """A source of one point for each of ``n``: the mean of a person's records, or the record itself."""
+    return x.each(partial(_means_of_persons, ball)) if isinstance(x, Persons) else x
 
 
 def _means_of_persons(ball: Ball, records: Array, starts: Indices) -> Array:

@@ -1,0 +1,387 @@
+r"""What private means say about the population: confidence regions, and comparisons of two groups.
+
+Everything here is computed from releases, so it costs no privacy. A release differs from the mean of the population for two
+reasons: the records are a sample, and noise was added.
+
+*Sampling.* By the central limit theorem the Fréchet mean of ``n`` independent records of a population is nearly normal about
+that of the population, with covariance ``H^-1 C H^-1/n``: ``C`` is the covariance of logarithms at the mean, ``H`` the
+Hessian of half the mean squared distance. On spaces without positive curvature ``H >= 1``; where the curvature is at most
+``kappa`` it is at least some ``h > 0``. So the *length* of the sampling error is at most that of a normal vector with
+covariance ``C/n``, over ``h``. Its shape is not bounded by that of ``C`` (an ellipsoid of ``C/n`` may cover far too little),
+so regions are balls.
+
+*The spread.* The sum of the eigenvalues of ``C`` is the mean squared distance to the mean, which is least there. It is
+bounded from the released variance or covariance: about the centre as it is, or about the tangent mean times the square of what
+``exp`` stretches in the ball at most. To that comes what noise may have taken off the release. The proportions of the
+eigenvalues are those released; without them (from a variance, or from the ball alone) all of the spread is taken to be in
+one direction, which makes the largest errors.
+
+*The Hessian.* ``h = sqrt(kappa) r cot(sqrt(kappa) r)`` holds for all records in a ball of radius ``r``. If these are on
+average closer to the mean it is larger: ``g(y) = sqrt(y) cot sqrt(y)`` is concave, so that ``h >= 1 - (1 - g(Y)) kappa v/Y``
+for records at squared distances up to ``Y/kappa`` and on average at most ``v``.
+
+*Noise* points anywhere with the same probability, and its length has a known law. The two add up by the law of cosines of
+the lowest curvature, which on any space bounds the third side from above (Toponogov). Lengths and angles are drawn with a
+fixed seed.
+
+*What is approximate*: the central limit theorem, and that the proportions of the released eigenvalues are those of ``C``.
+Measured coverage is in the documentation. The population is that of clipped records.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from geodp.inputs import Array, real_number
+from geodp.manifolds import Manifold
+from geodp.manifolds.ball import Ball
+from geodp.manifolds.functions import sinhc
+from geodp.mechanisms.mechanism import Mechanism
+from geodp.receipt import Release
+from geodp.spread import CovarianceRelease, VarianceRelease
+from geodp.statistics.mean import FrechetMean, flatness
+
+Spread = VarianceRelease | CovarianceRelease
+
+#: Draws for a region and for a p-value.
+_DRAWS, _MANY_DRAWS = 40_000, 100_000
+#: Of the probability of error this part is for a spread that noise made too small.
+_FOR_SPREAD = 0.1
+#: In a p-value that probability is this.
+_LEAST_P = 1e-4
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ConfidenceRegion:
+    """A geodesic ball about a private mean that holds the mean of the population with probability ``level``, nearly.
+
+    ``sampling`` and ``noise`` are the radii that either would need by itself.
+    """
+
+    mean: Release
+    spread: Spread
+    level: float
+    radius: float
+    sampling: float
+    noise: float
+
+    @property
+    def manifold(self) -> Manifold:
+        return self.mean.manifold
+
+    @property
+    def center(self) -> Array:
+        """The private mean."""
+        return self.mean.value
+
+    @property
+    def private(self) -> bool:
+        """Whether it is made of releases, and not of simulations."""
+        return self.mean.private and self.spread.private
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether it is as large as the public ball, so that this would have told as much."""
+        return self.radius >= _ball(self.mean).radius
+
+    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
+        """Which points could be the mean of the population, at this level."""
+        return np.asarray(self.manifold.dist(self.center, points)) <= self.radius
+
+    def boundary(self, directions: ArrayLike) -> Array:
+        """The points on the boundary in these directions: coordinates at the centre, ``(..., dim)``, of any length."""
+        steps = np.asarray(directions, dtype=np.float64)
+        steps = steps / np.linalg.vector_norm(steps, axis=-1, keepdims=True)
+        return self.manifold.exp(self.center, self.manifold.tangent(self.center, self.radius * steps))
+
+    def to_json(self) -> str:
+        """The region as JSON text."""
+        numbers = {name: getattr(self, name) for name in ("level", "radius", "sampling", "noise", "private", "says_nothing")}
+        about = {"manifold": repr(self.manifold), "n": self.mean.n, "center": self.center.tolist()}
+        return json.dumps({"geodp": self.mean.version, "summary": "confidence region", **numbers, **about}, indent=2)
+
+    def __str__(self) -> str:
+        rows = [
+            ("radius", f"{self.radius:.4g} about the private mean, geodesic distance"),
+            ("", f"sampling alone would need {self.sampling:.3g}, noise alone {self.noise:.3g}"),
+            ("level", f"{self.level:g}, for the mean of the population of clipped records; approximate in n"),
+            ("manifold", repr(self.manifold)),
+            ("records", f"{self.mean.n}"),
+        ]
+        if self.says_nothing:
+            rows.insert(2, ("", "this region says nothing: it is as large as the public ball"))
+        head = "CONFIDENCE REGION" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
+
+
+def confidence_region(mean: Release, spread: Spread, level: float = 0.95) -> ConfidenceRegion:
+    r"""A geodesic ball that holds the Fréchet mean of the population with probability ``level``, nearly.
+
+    It allows for sampling error and for noise. The theory, and what is approximate, is in :mod:`geodp.regions`. It costs no
+    privacy beyond that of the two releases.
+
+    Parameters
+    ----------
+    mean
+        A release of :func:`geodp.private_mean`.
+    spread
+        Of the same records in the same ball: a release of :func:`geodp.private_covariance`, or of
+        :func:`geodp.private_variance`, with which the region is larger.
+    level
+        The probability, at least 0.5 and below 1.
+
+    >>> import numpy as np
+    >>> from geodp import Ball, Sphere, private_covariance, private_mean
+    >>> sphere = Sphere(2)
+    >>> steps = np.random.default_rng(0).normal(size=(2000, 2)) * [0.3, 0.1]
+    >>> x, ball = sphere.exp(sphere.origin, sphere.tangent(sphere.origin, steps)), Ball(sphere, sphere.origin, 1.0)
+    >>> region = confidence_region(private_mean(x, ball, epsilon=1.0), private_covariance(x, ball, epsilon=1.0))
+    >>> bool(region.contains(sphere.origin)), 0.01 < region.radius < 0.05
+    (True, True)
+    """
+    ball = _checked_mean(mean, "the mean")
+    _checked_spread(spread, mean, "the spread")
+    level = real_number(level, "the level")
+    if not 0.5 <= level < 1.0:
+        raise ValueError(f"the level must be at least 0.5 and below 1 but is {level:g}")
+    for_spread = _FOR_SPREAD * (1.0 - level)
+    rng = np.random.default_rng(22)
+    noise = _drawn_noise(mean, _DRAWS, rng)
+    angles = _cosines(mean.manifold.dim, _DRAWS, rng)
+    normal = rng.standard_normal((_DRAWS, mean.manifold.dim))
+    eigenvalues = _eigenvalues(mean, spread, 1.0 - for_spread)
+    bend = math.sqrt(-mean.manifold.lowest_curvature)
+
+    def radius_for(least_hessian: float) -> tuple[float, float]:
+        sampling = _lengths(normal, eigenvalues / _count(mean)) / least_hessian
+        both = _third_side(sampling, noise, angles, bend)
+        q = level + for_spread
+        return float(np.quantile(both, q)), float(np.quantile(sampling, level))
+
+    radius, sampling = radius_for(flatness(ball))
+    radius, sampling = radius_for(_least_hessian(mean, float(eigenvalues.sum()), radius))
+    radius = min(radius + mean.tolerance, mean.manifold.diameter, 2.0 * ball.radius)
+    return ConfidenceRegion(mean, spread, level, radius, sampling, mean.error_quantile(level))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two private means, how far apart they are, and how far apart equal populations would put them."""
+
+    first: Release
+    second: Release
+    distance: float
+    p_value: float
+    #: How far apart sampling and noise alone put them: in half of all cases farther than the first number, in one of twenty than
+    #: the second.
+    by_chance: tuple[float, float]
+    spread_known: tuple[bool, bool]
+
+    @property
+    def private(self) -> bool:
+        return self.first.private and self.second.private
+
+    def to_json(self) -> str:
+        """The comparison as JSON text."""
+        return json.dumps(
+            {
+                "geodp": self.first.version,
+                "summary": "comparison",
+                "private": self.private,
+                "manifold": repr(self.first.manifold),
+                "n": [self.first.n, self.second.n],
+                "distance": self.distance,
+                "p_value": self.p_value,
+                "by_chance": {"0.5": self.by_chance[0], "0.95": self.by_chance[1]},
+                "spread_known": list(self.spread_known),
+            },
+            indent=2,
+        )
+
+    def __str__(self) -> str:
+        rows = [
+            ("distance", f"{self.distance:.4g} between the two private means (geodesic distance)"),
+            ("by chance", f"sampling and noise alone would put them up to {self.by_chance[1]:.3g} apart in 95% of all cases,"),
+            ("", f"and {self.by_chance[0]:.3g} in half of them"),
+            ("p-value", f"{self.p_value:.3g}, for equal means of the two populations; approximate in n"),
+        ]
+        if not all(self.spread_known):
+            rows.append(("", "without a variance or a covariance the spread is taken to be as large as the ball allows"))
+        rows += [("manifold", repr(self.first.manifold)), ("records", f"{self.first.n} and {self.second.n}")]
+        head = "COMPARISON OF TWO PRIVATE MEANS" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
+
+
+def compare(
+    first: Release, second: Release, first_spread: Spread | None = None, second_spread: Spread | None = None
+) -> Comparison:
+    r"""Do two groups have the same mean? The distance of two private means, and how rarely chance alone puts them that far apart.
+
+    The null hypothesis is that the two populations, clipped into the ball, have the same Fréchet mean; the two samples are
+    independent and no person is in both. The p-value takes the spread at its upper bound, so it is rather too large than too
+    small; it is never below 0.0001. The theory, and what is approximate, is in :mod:`geodp.regions`.
+
+    Parameters
+    ----------
+    first, second
+        Releases of :func:`geodp.private_mean` in the same ball.
+    first_spread, second_spread
+        A variance or a covariance of the same records as either, in the same ball. Without one the spread is taken to be as large
+        as the ball allows, and only large differences show.
+
+    >>> import numpy as np
+    >>> from geodp import Ball, Sphere, private_covariance, private_mean
+    >>> rng, ball = np.random.default_rng(0), Ball(Sphere(1), [0.0, 1.0], 1.2)
+    >>> groups = [rng.normal(mean, 0.3, 3000) for mean in (0.0, 0.1)]
+    >>> x = [np.stack([np.sin(angles), np.cos(angles)], axis=-1) for angles in groups]
+    >>> means = [private_mean(group, ball, epsilon=1.0) for group in x]
+    >>> spreads = [private_covariance(group, ball, epsilon=1.0) for group in x]
+    >>> compare(*means, *spreads).p_value < 0.01
+    True
+    """
+    ball = _checked_mean(first, "the first release")
+    if _checked_mean(second, "the second release") != ball:
+        raise ValueError("the two means are of records in different balls, which by themselves move means: use one ball for both")
+    rng = np.random.default_rng(23)
+    dim, bend = ball.manifold.dim, math.sqrt(-ball.manifold.lowest_curvature)
+    total = np.zeros(dim)
+    for mean, spread, name in ((first, first_spread, "first"), (second, second_spread, "second")):
+        if spread is not None:
+            _checked_spread(spread, mean, f"the {name} spread")
+        eigenvalues = _eigenvalues(mean, spread, 1.0 - 0.5 * _LEAST_P)
+        variance = float(eigenvalues.sum())
+        away = mean.error_quantile(0.999) + 4.0 * math.sqrt(variance / _count(mean)) / flatness(ball)
+        least = _least_hessian(mean, variance, away)
+        # if the largest eigenvalues of both are along the same direction, errors are largest
+        total += np.sort(eigenvalues)[::-1] / (_count(mean) * least**2)
+    by_chance = _lengths(rng.standard_normal((_MANY_DRAWS, dim)), total)
+    for mean in (first, second):
+        noise = _drawn_noise(mean, _MANY_DRAWS, rng) + mean.tolerance
+        by_chance = _third_side(by_chance, noise, _cosines(dim, _MANY_DRAWS, rng), bend)
+    distance = float(ball.manifold.dist(first.value, second.value))
+    as_far = (1.0 + float((by_chance >= distance).sum())) / (1.0 + _MANY_DRAWS)
+    quantiles = np.quantile(by_chance, [0.5, 0.95])
+    return Comparison(
+        first,
+        second,
+        distance,
+        min(1.0, as_far + _LEAST_P),
+        (float(quantiles[0]), float(quantiles[1])),
+        (first_spread is not None, second_spread is not None),
+    )
+
+
+# ---------------------------------------------------------------------- what is given
+
+
+def _ball(release: Release) -> Ball:
+    assert release.ball is not None
+    return release.ball
+
+
+def _count(release: Release) -> int:
+    assert release.n is not None
+    return release.n
+
+
+def _checked_mean(mean: Any, name: str) -> Ball:
+    if not isinstance(mean, Release) or not isinstance(mean.statistic, FrechetMean):
+        what = f"of a {mean.statistic.kind}" if isinstance(mean, Release) else f"of type {type(mean).__name__}"
+        raise TypeError(f"{name} must be a release of private_mean but is {what}")
+    return _ball(mean)
+
+
+def _checked_spread(spread: Any, mean: Release, name: str) -> None:
+    if not isinstance(spread, VarianceRelease | CovarianceRelease):
+        kind = f"of a {spread.statistic.kind}" if isinstance(spread, Release) else f"of type {type(spread).__name__}"
+        raise TypeError(f"{name} must be a release of private_covariance or private_variance but is {kind}")
+    if spread.ball != mean.ball:
+        raise ValueError(f"{name} is about records in another ball than the mean: release both in the same ball")
+    # where the numbers are private, each release has drawn its own
+    if spread.unit != mean.unit or (spread.n != mean.n and spread.count is None and mean.count is None):
+        raise ValueError(
+            f"{name} is about {spread.n} {spread.unit}s but the mean about {mean.n} {mean.unit}s: give releases of the same data"
+        )
+
+
+# ---------------------------------------------------------------------- sampling
+
+
+def _eigenvalues(mean: Release, spread: Spread | None, q: float) -> Array:
+    """Of the covariance of logarithms at the mean: their sum is an upper bound with probability ``q``. Zeros are added."""
+    ball = _ball(mean)
+    found = np.zeros(ball.manifold.dim)
+    if not isinstance(spread, CovarianceRelease):
+        # all of it in one direction
+        found[0] = ball.radius**2 if spread is None else spread.upper(q)
+        return found
+    about_center, about_mean = spread.upper_traces(q)
+    stretch = float(sinhc(np.array(math.sqrt(-ball.manifold.lowest_curvature) * ball.reach)))
+    most = min(about_center, stretch**2 * about_mean)
+    trace = spread.variance
+    values = np.maximum(np.linalg.eigvalsh(spread.value), 0.0)
+    if not trace > 0.0:
+        found[0] = most
+        return found
+    return np.asarray(values * (most / trace))
+
+
+def _least_hessian(mean: Release, variance: float, away: float) -> float:
+    """A lower bound on the Hessian at a point within ``away`` of the release that is at this mean squared distance of records."""
+    ball = _ball(mean)
+    kappa = ball.manifold.curvature
+    if kappa == 0.0:
+        return 1.0
+    # the mean of records in a ball is in it
+    farthest = ball.reach + min(ball.reach, float(ball.manifold.raw_dist(ball.center, mean.value)) + away)
+    angle = math.sqrt(kappa) * farthest
+    if angle >= math.pi:
+        return flatness(ball)
+    return max(flatness(ball), 1.0 - (1.0 - angle / math.tan(angle)) * min(1.0, variance / farthest**2))
+
+
+def _lengths(normal: Array, variances: Array) -> Array:
+    return np.sqrt(np.square(normal) @ variances)
+
+
+# ---------------------------------------------------------------------- noise
+
+#: Probabilities at which quantiles of the length of noise are taken; between them they are interpolated.
+_LEVELS = np.concatenate([np.linspace(0.0, 0.99, 100), 1.0 - np.geomspace(0.01, 1e-7, 51)[1:]])
+
+
+@lru_cache(maxsize=64)
+def _noise_quantiles(noise: Mechanism) -> Array:
+    return np.array([0.0, *(noise.error_quantile(float(q)) for q in _LEVELS[1:])])
+
+
+def _drawn_noise(mean: Release, size: int, rng: np.random.Generator) -> Array:
+    """Lengths of the noise of a release."""
+    return np.interp(rng.random(size), _LEVELS, _noise_quantiles(mean.noise))
+
+
+def _cosines(dim: int, size: int, rng: np.random.Generator) -> Array:
+    """Cosines of the angle between a fixed direction and a uniform one."""
+    signs = rng.choice([-1.0, 1.0], size)
+    return signs if dim == 1 else signs * np.sqrt(rng.beta(0.5, 0.5 * (dim - 1), size))
+
+
+def _third_side(first: Array, second: Array, cosines: Array, bend: float) -> Array:
+    """The distance between the ends of two sides of a triangle in the plane of curvature ``-bend^2``.
+
+    The cosines are those of the exterior angle: with 1 the sides add up.
+    """
+    if bend == 0.0:
+        return np.sqrt(np.maximum(first**2 + second**2 + 2.0 * first * second * cosines, 0.0))
+    a, b = (np.minimum(bend * side, 300.0) for side in (first, second))
+    halves = np.sinh(0.5 * (a - b)) ** 2 + np.sinh(a) * np.sinh(b) * 0.5 * (1.0 + cosines)
+    return np.asarray(2.0 / bend * np.arcsinh(np.sqrt(halves)))

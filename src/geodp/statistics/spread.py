@@ -1,0 +1,255 @@
+r"""How much records vary: mean squared distances, and second moments of normal coordinates.
+
+Below ``u_i`` are the normal coordinates of the records at the public centre of a ball of radius ``r``, each clipped to that
+length: a function of each record by itself. What is no point of the manifold has ``u = 0``. So every sensitivity here is one of
+sums of vectors that are bounded one by one, whatever the curvature. Where the records are those of persons, a person's vectors
+are averaged first: the spread is that between persons.
+
+*Sensitivity of second moments.* ``|u u' - v v'|^2 = |u|^4 + |v|^4 - 2 (u.v)^2 <= 2 r^4`` in the Frobenius norm, with equality for
+orthogonal vectors of length ``r``. In one dimension it is ``(u^2 - v^2)^2 <= r^4``. A symmetric matrix becomes a vector of the
+same length if the entries off its diagonal are multiplied by the root of two, so that all noise for vectors serves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from geodp.inputs import Array
+from geodp.manifolds import Euclidean, Manifold
+from geodp.manifolds.ball import Ball
+from geodp.manifolds.functions import symmetric_from_vector, vector_from_symmetric
+from geodp.records.chunks import open_records
+from geodp.records.sums import sum_over
+from geodp.statistics.counts import normal_coordinates
+from geodp.statistics.mean import FrechetMean, one_point_each
+
+#: Rounding of a mean of numbers up to 1. Plain sums of BLOCK records, carried on or added up by halves over a chunk, carried
+#: on over chunks; in Dask plainly over the slices of a block, of which 100,000 would be allowed for.
+ROUNDING = 1e-10
+_BLOCK = 1024
+
+#: Rounding up of a sensitivity, for the operations that compute it.
+_UP = 1.0 + 1e-14
+
+
+class _AboutBall:
+    """What all statistics of records in a ball have in common whose values are in no ball themselves."""
+
+    domain: Ball
+
+    @property
+    def place(self) -> Ball:
+        return self.domain
+
+    @property
+    def ball(self) -> None:
+        """None: noise in a flat space needs no ball."""
+
+    def check(self, n: int) -> None:
+        """Sums can always be computed."""
+
+
+@final
+@dataclass(frozen=True)
+class Variance(_AboutBall):
+    """The mean squared distance of the clipped records to the centre of the ball: one number, from 0 to ``r^2``.
+
+    *Sensitivity*: ``r^2/n``, since each square is from 0 to ``r^2``. *Tolerance*: the rounding of the sum.
+    """
+
+    domain: Ball
+
+    kind: ClassVar[str] = "variance about the centre"
+    words: ClassVar[str] = "the mean squared distance of the clipped records to the centre"
+
+    @property
+    def codomain(self) -> Manifold:
+        return Euclidean(1)
+
+    @property
+    def tolerance(self) -> float:
+        return ROUNDING * self.domain.radius**2
+
+    def sensitivity(self, n: int) -> float:
+        return self.domain.radius**2 / n * _UP
+
+    def compute(self, x: Any, n: int) -> Array:
+        rows = partial(normal_coordinates, self.domain, count=n)
+        return sum_over(x, self.domain.manifold, rows, n, _squares) / n
+
+
+def _squares(rows: Array) -> Array:
+    return np.array([np.vecdot(rows, rows).sum()])
+
+
+@final
+@dataclass(frozen=True)
+class FrechetVariance(_AboutBall):
+    r"""The mean squared distance of the clipped records to their Fréchet mean: one number, from 0 to ``r^2``.
+
+    *Sensitivity*: ``4 r^2/n``. The variance is the least value over points ``p`` of the ball of the mean of ``dist(p, x_i)^2``,
+    each from 0 to ``(2 r)^2``: for neighbours these functions of ``p`` differ by at most ``4 r^2/n`` everywhere, and so do their
+    least values. In flat space ``4 r^2/n (1 - 1/n)`` is reached.
+
+    *Tolerance*. At a point within ``t`` of the mean the mean of the squares is more by at most ``4 r t``; rounding of distances
+    counts likewise, and the rounding of the sum.
+    """
+
+    domain: Ball
+    #: Whether each of ``n`` is a person, whose records are averaged first.
+    persons: bool = False
+
+    kind: ClassVar[str] = "variance"
+    words: ClassVar[str] = "the Fréchet variance of the clipped records"
+
+    @property
+    def codomain(self) -> Manifold:
+        return Euclidean(1)
+
+    @property
+    def tolerance(self) -> float:
+        ball = self.domain
+        mean = FrechetMean(ball, persons=self.persons)
+        rounding = mean.tolerance + ball.manifold.log_rounding_in_ball(ball.center, ball.reach)
+        # the mean of a person's records is wrong by at most as much as that of all
+        rounding *= 2.0 if self.persons else 1.0
+        # the radius of clipped records is the reach: rounding may take them beyond the ball
+        beyond = ball.reach**2 - ball.radius**2
+        return 4.0 * ball.reach * rounding + 4.0 * beyond + 4.0 * ROUNDING * ball.reach**2
+
+    def sensitivity(self, n: int) -> float:
+        return 4.0 * self.domain.radius**2 / n * _UP
+
+    def check(self, n: int) -> None:
+        """A sentence if means in this ball cannot be computed."""
+        FrechetMean(self.domain).check(n)
+
+    def compute(self, x: Any, n: int) -> Array:
+        points = one_point_each(x, self.domain)
+        mean = FrechetMean(self.domain).compute(points, n)
+        total = open_records(points, self.domain, None).evaluate(mean, lambda done: None)
+        return np.array([total.square / n])
+
+
+@final
+@dataclass(frozen=True)
+class SecondMoment(_AboutBall):
+    """The mean of ``u u'`` as a vector: the covariance about the centre, of dimension ``d (d + 1)/2``.
+
+    *Sensitivity*: the root of two times ``r^2/n``; ``r^2/n`` in one dimension. *Tolerance*: the rounding of the sum.
+    """
+
+    domain: Ball
+
+    kind: ClassVar[str] = "covariance about the centre"
+    words: ClassVar[str] = "the second moment of the clipped records about the centre"
+
+    @property
+    def codomain(self) -> Manifold:
+        d = self.domain.manifold.dim
+        return Euclidean(d * (d + 1) // 2)
+
+    @property
+    def tolerance(self) -> float:
+        return ROUNDING * self.domain.radius**2
+
+    def sensitivity(self, n: int) -> float:
+        root = 1.0 if self.domain.manifold.dim == 1 else math.sqrt(2.0)
+        return root * self.domain.radius**2 / n * _UP
+
+    def compute(self, x: Any, n: int) -> Array:
+        return vector_from_symmetric(_summed(x, self.domain, n)[0] / n)
+
+    def covariance(self, vector: Array) -> Array:
+        """The matrix that a vector stands for."""
+        return symmetric_from_vector(vector, self.domain.manifold.dim)
+
+
+#: The mean counts so much against the second moment: this times the radius is the length of its unit in the joint vector.
+WEIGHT = 0.5
+
+
+@final
+@dataclass(frozen=True)
+class Covariance(_AboutBall):
+    r"""The mean of ``u u'`` and the mean of ``u``, as one vector: the covariance about the mean is a function of both.
+
+    Two releases would each need noise of their own. Here one noise hides both: lift every ``u`` to ``(u, h)`` with a constant
+    ``h = w r/sqrt(2)``. The second moment of the lifted vectors holds that of ``u`` and, beside it, ``h`` times the mean; as a
+    vector, ``(vec(mean u u'), w r mean u)`` and a constant. It has dimension ``d (d + 3)/2``.
+
+    *Sensitivity*: lifted vectors have squared length at most ``r^2 (1 + w^2/2)``, so the root of two times that, over ``n``;
+    reached where ``u.v = -h^2``. In one dimension ``(u - v)^2 ((u + v)^2 + (w r)^2)`` is largest for ``u = r`` and ``v = t r``
+    with ``2 t^2 + 2 t + w^2 = 0``.
+
+    *The weight.* With ``w = 1/2`` the second moment has an eighth more noise than by itself. It would have as much if a fifth of
+    a Gaussian budget went to a mean of its own, and that mean would have 1.37 times the noise it has here.
+
+    *Tolerance*: the rounding of the sum.
+    """
+
+    domain: Ball
+
+    kind: ClassVar[str] = "covariance"
+    words: ClassVar[str] = "the covariance of the clipped records about their tangent mean"
+
+    @property
+    def codomain(self) -> Manifold:
+        d = self.domain.manifold.dim
+        return Euclidean(d * (d + 3) // 2)
+
+    @property
+    def unit(self) -> float:
+        """What a mean of length 1 counts in the joint vector."""
+        return WEIGHT * self.domain.radius
+
+    @property
+    def tolerance(self) -> float:
+        return 2.0 * ROUNDING * self.domain.radius**2
+
+    def sensitivity(self, n: int) -> float:
+        if self.domain.manifold.dim > 1:
+            most = math.sqrt(2.0) * (1.0 + 0.5 * WEIGHT**2)
+        else:
+            t = 0.5 * (math.sqrt(1.0 - 2.0 * WEIGHT**2) - 1.0)
+            most = (1.0 - t) * math.hypot(1.0 + t, WEIGHT)
+        return most * self.domain.radius**2 / n * _UP
+
+    def compute(self, x: Any, n: int) -> Array:
+        moments, means = _summed(x, self.domain, n)
+        return np.concatenate([vector_from_symmetric(moments / n), self.unit * means / n])
+
+    def mean(self, vector: Array) -> Array:
+        """The mean of the normal coordinates that a vector stands for."""
+        return vector[-self.domain.manifold.dim :] / self.unit
+
+    def second_moment(self, vector: Array) -> Array:
+        """The second moment about the centre that a vector stands for."""
+        d = self.domain.manifold.dim
+        return symmetric_from_vector(vector[:-d], d)
+
+    def covariance(self, vector: Array) -> Array:
+        """The covariance about the mean that a vector stands for; noise may make some of its eigenvalues negative."""
+        mean = self.mean(vector)
+        return self.second_moment(vector) - np.outer(mean, mean)
+
+
+def _summed(x: Any, ball: Ball, n: int) -> tuple[Array, Array]:
+    """The sums of ``u u'`` and of ``u``, in one pass."""
+
+    total = sum_over(x, ball.manifold, partial(normal_coordinates, ball, count=n), n, _moments)
+    return total[:-1], total[-1]
+
+
+def _moments(rows: Array) -> Array:
+    # matrix products add up plainly, so they are of short blocks
+    whole = len(rows) // _BLOCK * _BLOCK
+    blocks, rest = rows[:whole].reshape(-1, _BLOCK, rows.shape[1]), rows[whole:]
+    moments = (blocks.mT @ blocks).sum(axis=0) + rest.T @ rest
+    means = (np.ones(_BLOCK) @ blocks).sum(axis=0) + rest.sum(axis=0)
+    return np.concatenate([moments, means[None]])

@@ -1,0 +1,543 @@
+"""Who the records are: persons with several records, numbers that are private, groups."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from geodp import (
+    SPD,
+    Ball,
+    Dataset,
+    Euclidean,
+    GroupedRelease,
+    Hyperbolic,
+    Ledger,
+    LedgerError,
+    Release,
+    Rotations,
+    Sphere,
+    frechet_mean,
+    private_ball,
+    private_coverage,
+    private_mean,
+    private_projected_mean,
+    sensitivity,
+)
+from geodp.arithmetic.entropy import NotPrivate
+from geodp.finding import BallRelease
+from geodp.inputs import Array
+from geodp.privacy.neighbours import covers
+from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
+from geodp.privacy.splitting import halves, set_aside
+from geodp.records.persons import Persons, StreamPersons, open_persons
+from geodp.statistics.counts import Coverage, TangentMean, beyond, normal_coordinates
+from geodp.statistics.mean import FrechetMean
+
+BALLS = [
+    Ball(SPD(2), np.eye(2), 1.0),
+    Ball(SPD(3), 2.0 * np.eye(3), 1.5),
+    Ball(Sphere(2), [0.0, 0.0, 1.0], 0.7),
+    Ball(Rotations(3), np.eye(3), 0.8),
+    Ball(Hyperbolic(2), [1.0, 0.0, 0.0], 1.2),
+    Ball(Euclidean(2), [1.0, -1.0], 2.0),
+]
+
+
+def records_in(ball: Ball, count: int, rng: np.random.Generator, spread: float = 0.6) -> Array:
+    """Records about the centre, of which some are outside the ball and some are no points."""
+    manifold = ball.manifold
+    coordinates = rng.normal(0.0, spread * ball.radius, (count, manifold.dim))
+    x = np.asarray(manifold.raw_exp(ball.center, manifold.raw_tangent(ball.center, coordinates)))
+    x[rng.random(count) < 0.03] = np.nan
+    return x
+
+
+def in_chunks(x: Array, sizes: list[int]) -> Callable[[], Iterator[Array]]:
+    ends = np.cumsum([*sizes, len(x)])
+
+    def read() -> Iterator[Array]:
+        for start, end in zip([0, *ends[:-1]], ends, strict=True):
+            yield x[start:end]
+
+    return read
+
+
+# ---------------------------------------------------------------------- persons
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=lambda ball: repr(ball.manifold))
+def test_the_mean_of_persons_is_the_mean_of_their_means(ball: Ball) -> None:
+    """The oracle solves for one person after the other."""
+    rng = np.random.default_rng(5)
+    x, ids = records_in(ball, 200, rng), rng.integers(0, 60, 200)
+    statistic = FrechetMean(ball, persons=True)
+    persons = open_persons(x, ids, ball.manifold)
+    points = np.array([frechet_mean(x[ids == person], ball).point for person in np.unique(ids)])
+    assert persons.count == len(points)
+    found = statistic.compute(persons, persons.count)
+    assert ball.manifold.dist(found, frechet_mean(points, ball).point) <= 2.0 * statistic.tolerance
+    assert ball.manifold.dist(found, frechet_mean(x, ball).point) > 1e3 * statistic.tolerance, "one record, one vote differs"
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=lambda ball: repr(ball.manifold))
+def test_all_sources_say_the_same_about_persons(ball: Ball) -> None:
+    da = pytest.importorskip("dask.array")
+    rng = np.random.default_rng(6)
+    ids = np.sort(rng.integers(0, 25, 90))
+    x = records_in(ball, 90, rng)
+    shuffled = rng.permutation(90)
+    sources: list[Persons] = [
+        open_persons(x[shuffled], ids[shuffled], ball.manifold),
+        open_persons(in_chunks(x, [1, 2, 40, 0, 3]), ids, ball.manifold),
+        open_persons(in_chunks(x, [7, 7, 7]), lambda: iter([ids[:50], ids[50:]]), ball.manifold),
+        open_persons(da.from_array(x, chunks=(11, *x.shape[1:])), ids, ball.manifold),
+        open_persons(x, np.array([f"person {i}" for i in ids], dtype=object), ball.manifold),
+    ]
+    first = sources[0]
+    n, keep = first.count, np.array([0, 3, 4, 11])
+    for statistic in (FrechetMean(ball, persons=True), TangentMean(ball), Coverage(ball)):
+        whole = statistic.compute(first, n)  # type: ignore[attr-defined]
+        part = statistic.compute(
+            open_persons(x[np.isin(ids, np.unique(ids)[keep])], ids[np.isin(ids, np.unique(ids)[keep])], ball.manifold), 4
+        )  # type: ignore[attr-defined]
+        for source in sources[:4]:
+            assert source.count == n
+            np.testing.assert_allclose(statistic.compute(source, n), whole, atol=1e-9)  # type: ignore[attr-defined]
+            np.testing.assert_allclose(statistic.compute(source.select(keep), 4), part, atol=1e-9)  # type: ignore[attr-defined]
+    padded = [Coverage(ball).compute(source.select(keep, 3), 7) for source in sources[:4]]
+    for counts in padded:
+        np.testing.assert_allclose(counts, Coverage(ball).compute(first.select(keep), 4), atol=1e-12)
+    radii = ball.radius * np.array([0.2, 0.5, 0.9])
+    assert len({tuple(beyond(source, ball, radii, n)) for source in sources[:4]}) == 1
+
+
+def test_a_person_is_where_the_median_of_its_distances_is() -> None:
+    ball = BALLS[-1]
+    rng = np.random.default_rng(7)
+    x, ids = records_in(ball, 300, rng), rng.integers(0, 40, 300)
+    length = np.linalg.vector_norm(normal_coordinates(ball, x), axis=-1)
+    medians = [np.sort(length[ids == person])[(np.sum(ids == person) - 1) // 2] for person in np.unique(ids)]
+    radii = np.array([0.3, 1.0, 1.7])
+    assert beyond(open_persons(x, ids, ball.manifold), ball, radii, len(medians)) == [
+        sum(bool(m > t) for m in medians) for t in radii
+    ]
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=lambda ball: repr(ball.manifold))
+def test_no_person_moves_the_mean_farther_than_one_record_could(ball: Ball) -> None:
+    """However many records it has. Moving all of them from one side to the other reaches 90% of the bound in flat space."""
+    rng = np.random.default_rng(8)
+    n, bound = 10, sensitivity(ball, 10)
+    statistic = FrechetMean(ball, persons=True)
+    farthest = 0.0
+    for trial in range(12):
+        rest = records_in(ball, 30, rng, 0.05 if trial < 4 else 1.0)
+        side = np.zeros(ball.manifold.dim)
+        side[trial % ball.manifold.dim] = ball.radius
+        ends = [np.asarray(ball.manifold.raw_exp(ball.center, ball.manifold.raw_tangent(ball.center, s * side))) for s in (1, -1)]
+        means = []
+        for end, count in zip(ends, (1, 50), strict=True):
+            x = np.concatenate([np.repeat(end[None], count, axis=0), rest])
+            ids = np.concatenate([np.zeros(count, dtype=int), 1 + np.arange(30) % (n - 1)])
+            means.append(statistic.compute(open_persons(x, ids, ball.manifold), n))
+        farthest = max(farthest, float(ball.manifold.dist(*means)))
+    assert farthest <= bound + 2.0 * statistic.tolerance
+    if ball.manifold.curvature == 0.0 == ball.manifold.lowest_curvature:
+        assert farthest > 0.9 * bound
+
+
+def test_persons_in_a_stream_need_little_memory() -> None:
+    """No more than a chunk and one person's records are ever held together."""
+    ball = BALLS[-1]
+    held: list[int] = []
+
+    def chunks() -> Iterator[Array]:
+        for i in range(50):
+            yield np.full((20, 2), float(i % 2))
+
+    ids = np.repeat(np.arange(250), 4)
+    persons = open_persons(chunks, ids, ball.manifold)
+    assert isinstance(persons, StreamPersons)
+
+    def row(records: Array, starts: Any) -> Array:
+        held.append(len(records))
+        return np.add.reduceat(records, starts, axis=0) / 4.0
+
+    assert sum(len(part) for part in persons.each(row)()) == 250
+    assert max(held) <= 24
+
+
+def test_persons_are_released_in_all_functions_and_the_receipt_says_so() -> None:
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=(300, 3)) * 0.2 + [0.0, 0.0, 1.0]
+    x /= np.linalg.vector_norm(x, axis=-1, keepdims=True)
+    who: Any = {"unit": np.repeat(np.arange(100), 3)}
+    ball = Ball(Sphere(2), [0.0, 0.0, 1.0], 0.7)
+    for release in (
+        private_mean(x, ball, epsilon=1.0, **who),
+        private_coverage(x, ball, epsilon=1.0, **who),
+        private_projected_mean(x, Sphere(2), epsilon=1.0, **who),
+        private_ball(x, Sphere(2), epsilon=1.0, **who),
+    ):
+        assert (release.n, release.unit, release.neighbours) == (100, "person", "replace one person")
+        assert "\n  records" not in str(release), "their number is nobody's business"
+        assert "persons     100" in str(release)
+
+
+@pytest.mark.parametrize(
+    ("ids", "sentence"),
+    [
+        (np.arange(7), "there are 7 labels in unit but 8 records"),
+        (np.zeros((8, 1)), r"unit has shape \(8, 1\), but one label for each record has shape \(n,\)"),
+        (np.ma.masked_array(np.arange(8)), "masked"),
+    ],
+)
+def test_ids_that_do_not_fit_are_one_sentence(ids: Any, sentence: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        private_mean(np.zeros((8, 2)), BALLS[-1], epsilon=1.0, unit=ids)
+
+
+def test_chunks_must_be_sorted_by_person() -> None:
+    with pytest.raises(ValueError, match="must be sorted by person"):
+        private_mean(in_chunks(np.zeros((4, 2)), [2]), BALLS[-1], epsilon=1.0, unit=[1, 2, 1, 2])
+
+
+def test_records_without_an_id_are_one_persons() -> None:
+    ids: Any = np.array([None, "a", None, "b", float("nan")], dtype=object)
+    assert open_persons(np.zeros((5, 2)), ids, Euclidean(2)).count == 3
+    assert open_persons(np.zeros((5, 2)), np.array([np.nan, 1.0, np.nan, 2.0, np.nan]), Euclidean(2)).count == 3
+
+
+# ---------------------------------------------------------------------- private numbers
+
+
+def test_members_are_dropped_uniformly_at_random() -> None:
+    """Every set of 2 of 5 is equally likely; false alarms: 1e-6."""
+    members = Dataset(np.arange(5.0)[:, None]).open(Euclidean(1))
+    chance = Random(11)
+    seen = Counter(tuple(members.resized(2, chance).source[:, 0]) for _ in range(5000))
+    assert set(seen) == {tuple(map(float, pair)) for pair in combinations(range(5), 2)}
+    assert sum((count - 500) ** 2 / 500 for count in seen.values()) < chi2.isf(1e-6, 9)
+
+
+def test_missing_members_are_no_points() -> None:
+    members = Dataset(np.ones((3, 1))).open(Euclidean(1)).resized(5, Random(1))
+    assert members.count == 5
+    np.testing.assert_array_equal(np.isnan(members.source[:, 0]), [False, False, False, True, True])
+
+
+@pytest.mark.parametrize(
+    "privacy", [{"epsilon": 1.0}, {"epsilon": 1.0, "delta": 1e-6}, {"rho": 0.1}, {"mu": 0.7}], ids=lambda p: " ".join(p)
+)
+def test_a_private_number_is_part_of_the_release_and_of_its_cost(privacy: dict[str, float]) -> None:
+    rng = np.random.default_rng(12)
+    release = private_mean(records_in(BALLS[0], 900, rng), BALLS[0], **privacy, neighbours="add-remove", simulate=rng)
+    assert release.count is not None
+    assert release.n is not None
+    assert abs(float(release.count.value[0]) - 900) <= release.count.error_quantile(1.0 - 1e-6)
+    assert release.n < release.count.value[0], "a margin is taken off"
+    assert release.cost.meets(release.privacy)
+    assert not release.cost.meets(type(release.privacy)(*(0.95 * v for v in release.privacy.parameters().values())))
+    assert release.sensitivity == sensitivity(BALLS[0], release.n)
+    assert str(Release.from_json(release.to_json())) == str(release)
+    assert "add, remove or replace one record" in str(release)
+
+
+@pytest.mark.parametrize("manifold", [Sphere(2), Euclidean(2), SPD(2)], ids=repr)
+def test_even_no_records_at_all_give_a_release_if_their_number_is_private(manifold: Any) -> None:
+    ball = Ball(manifold, manifold.origin, 0.5)
+    release = private_mean(np.empty((0, *manifold.point_shape)), ball, epsilon=1.0, neighbours="add-remove")
+    assert release.n is not None
+    assert release.n >= 1
+    found = private_ball(np.empty((0, 2)), Ball(Euclidean(2), [0.0, 0.0], 50.0), epsilon=1.0, neighbours="add-remove")
+    assert found.n >= 1
+
+
+def test_the_parts_of_privacy_keep_the_whole() -> None:
+    for privacy in (PureDP(1.0), ApproximateDP(0.7, 1e-6), ZeroConcentratedDP(0.2), GaussianDP(0.4)):
+        parts, rest = set_aside(privacy, [0.1, 0.05])
+        half = halves(privacy)
+        match privacy:
+            case PureDP():
+                assert sum(Fraction(part.epsilon) for part in (*parts, rest)) <= Fraction(1.0)  # type: ignore[attr-defined]
+                assert 2 * Fraction(half.epsilon) <= Fraction(1.0)  # type: ignore[attr-defined]
+            case ApproximateDP():
+                assert sum(Fraction(part.epsilon) for part in (*parts, rest)) <= Fraction(0.7)  # type: ignore[attr-defined]
+                assert rest.delta == 1e-6  # type: ignore[attr-defined]
+                assert 2 * Fraction(half.delta) <= Fraction(1e-6)  # type: ignore[attr-defined]
+            case ZeroConcentratedDP():
+                assert sum(Fraction(part.rho) for part in (*parts, rest)) <= Fraction(0.2)  # type: ignore[attr-defined]
+            case GaussianDP():
+                assert sum(Fraction(part.mu) ** 2 for part in (*parts, rest)) <= Fraction(0.4) ** 2  # type: ignore[attr-defined]
+                assert 2 * Fraction(half.mu) ** 2 <= Fraction(0.4) ** 2  # type: ignore[attr-defined]
+
+
+# ---------------------------------------------------------------------- groups
+
+
+def grouped(labels: str = "public", neighbours: str = "replace", **more: Any) -> GroupedRelease:
+    rng = np.random.default_rng(13)
+    x, by = records_in(BALLS[0], 300, rng), np.array(["a", "b", "c"])[rng.integers(0, 3, 300)]
+    options = {"groups": ["a", "b", "c", "none"], "labels": labels, "neighbours": neighbours, "simulate": rng} | more
+    return private_mean(x, BALLS[0], epsilon=1.0, by=by, **options)
+
+
+@pytest.mark.parametrize("labels", ["public", "private"])
+@pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
+def test_groups_cost_what_the_theorem_says(labels: str, neighbours: str) -> None:
+    release = grouped(labels, neighbours)
+    assert list(release) == ["a", "b", "c", "none"]
+    assert release.cost.epsilon == pytest.approx(1.0)
+    halved = labels == "private" and neighbours == "replace"
+    assert all(group.epsilon == pytest.approx(0.5 if halved else 1.0) for group in release.values())
+    counted = labels == "private" or neighbours == "add-remove"
+    assert all((group.count is not None) == counted for group in release.values())
+    assert (
+        release.neighbours
+        == {
+            ("public", "replace"): "replace one record",
+            ("public", "add-remove"): "add, remove or replace one record",
+            ("private", "replace"): "replace one record",
+            ("private", "add-remove"): "add or remove one record",
+        }[labels, neighbours]
+    )
+    assert str(GroupedRelease.from_json(release.to_json())) == str(release)
+
+
+def test_the_means_of_groups_are_those_of_their_records() -> None:
+    rng = np.random.default_rng(14)
+    for ball in BALLS:
+        x, by = records_in(ball, 120, rng), rng.integers(0, 4, 120)
+        release = private_mean(x, ball, epsilon=1e7, by=by, simulate=rng)
+        for group in range(4):
+            assert ball.manifold.dist(release[group].value, frechet_mean(x[by == group], ball).point) < 1e-4
+            assert release[group].n == np.sum(by == group)
+
+
+def test_a_public_group_without_records_says_nothing() -> None:
+    empty = grouped()["none"]
+    assert empty.n == 0
+    assert empty.says_nothing
+    assert "this release says nothing" in str(empty)
+
+
+def test_an_unknown_label_is_an_error_where_labels_are_public_and_nothing_where_they_are_private() -> None:
+    x = np.zeros((4, 2))
+    with pytest.raises(ValueError, match="some labels in by are none of the 1 groups") as caught:
+        private_mean(x, BALLS[-1], epsilon=1.0, by=["a", "secret", "a", "a"], groups=["a"])
+    assert "secret" not in str(caught.value)
+    release = private_mean(x, BALLS[-1], epsilon=1.0, by=["a", "secret", "a", "a"], groups=["a"], labels="private")
+    assert list(release) == ["a"]
+
+
+def test_a_person_is_in_one_group_only() -> None:
+    x, ids, by = np.zeros((4, 2)), [1, 1, 2, 2], ["a", "b", "b", "b"]
+    with pytest.raises(ValueError, match="a person has records in two groups"):
+        private_mean(x, BALLS[-1], epsilon=1.0, unit=ids, by=by)
+    members = Dataset(x, unit=ids, by=by, groups=["a", "b"], labels="private").open(Euclidean(2))
+    assert {name: list(keep) for name, keep in members.groups().items()} == {"a": [0], "b": [1]}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"groups": ["a"]}, "groups and labels are about by"),
+        ({"labels": "private"}, "groups and labels are about by"),
+        ({"by": ["a", "b"], "labels": "private"}, "private labels need groups"),
+        ({"by": ["a", "b"], "labels": "secret"}, "labels must be 'public' or 'private' but is 'secret'"),
+        ({"by": ["a", "b"], "groups": ["a", "a", "b"]}, "groups must be a list of different names"),
+        ({"by": ["a", "b"], "groups": "ab"}, "groups must be a list of different names"),
+        ({"by": ["a"]}, "there are 1 labels in by but 2 records"),
+        ({"neighbours": "add"}, "neighbours must be 'replace' or 'add-remove' but is 'add'"),
+        ({"coverage": 0.7}, "the part of the privacy for coverage must be from 0 to 0.5 but is 0.7"),
+    ],
+)
+def test_bad_input_is_one_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        private_mean(np.zeros((2, 2)), BALLS[-1], epsilon=1.0, **options)
+
+
+def test_a_data_set_says_itself_who_the_records_are() -> None:
+    data = Dataset(np.zeros((2, 2)), unit=[1, 2])
+    assert private_mean(data, BALLS[-1], epsilon=1.0).unit == "person"
+    with pytest.raises(ValueError, match="which says itself who the records are: leave out unit"):
+        private_mean(data, BALLS[-1], epsilon=1.0, unit=[1, 2])
+    with pytest.raises(TypeError, match="units"):
+        private_mean(np.zeros((2, 2)), BALLS[-1], epsilon=1.0, units=[1, 2])  # type: ignore[call-overload]
+    assert "0." not in repr(data), "no record is shown"
+
+
+# ---------------------------------------------------------------------- receipts and budgets
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"unit": "family"},
+        {"neighbours": "replace one record"},
+        {"coverage_share": 0.01},
+        {"coverage": None},
+        {"count": None},
+        {"n": 5},
+        {"noise_cost": {"kind": "pure", "bound": 0.1}},
+    ],
+    ids=str,
+)
+def test_a_receipt_whose_parts_do_not_agree_is_refused(change: dict[str, Any]) -> None:
+    rng = np.random.default_rng(15)
+    release = private_mean(records_in(BALLS[0], 300, rng), BALLS[0], epsilon=1.0, neighbours="add-remove", coverage=0.05)
+    stored = json.loads(release.to_json())
+    assert Release.from_json(json.dumps(stored)).n == release.n
+    with pytest.raises(ValueError, match="not the JSON text of a release"):
+        Release.from_json(json.dumps(stored | change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": 0.5},
+        {"neighbours": "add or remove one record"},
+        {"charge": 3},
+        {"groups": []},
+        {"cost": {"kind": "pure", "bound": 0.5}},
+    ],
+    ids=str,
+)
+def test_a_receipt_of_groups_that_does_not_agree_is_refused(change: dict[str, Any]) -> None:
+    stored = json.loads(grouped("private").to_json())
+    with pytest.raises(ValueError, match="not the JSON text of releases by group"):
+        GroupedRelease.from_json(json.dumps(stored | change))
+
+
+def test_a_budget_takes_what_implies_its_neighbours_and_refuses_the_rest(tmp_path: Path) -> None:
+    book = Ledger(f"sqlite:///{tmp_path / 'budget.db'}")
+    book.open("records", 10)
+    book.open("persons", 10, neighbours="replace one person")
+    book.open("numbers", 10, neighbours="add or remove one record")
+    x, ids = np.zeros((6, 2)), [1, 1, 2, 2, 3, 3]
+
+    def spend(name: str, **who: Any) -> Release:
+        return private_mean(x, BALLS[-1], epsilon=1.0, ledger=book, dataset=name, **who)
+
+    spend("records")
+    assert spend("records", unit=ids).charge
+    spend("records", neighbours="add-remove")
+    spend("persons", unit=ids)
+    spend("persons", unit=ids, neighbours="add-remove")
+    spend("numbers", neighbours="add-remove")
+    spend("numbers", unit=ids, neighbours="add-remove")
+    for name, who in (("persons", {}), ("numbers", {}), ("numbers", {"unit": ids}), ("persons", {"neighbours": "add-remove"})):
+        with pytest.raises(LedgerError, match="does not imply them"):
+            spend(name, **who)
+    assert [float(book.spent(name)) for name in ("records", "persons", "numbers")] == [3.0, 2.0, 2.0]  # type: ignore[arg-type]
+    for charge in book.history("records"):
+        assert charge.receipt is not None
+        assert book.check_receipt(charge.receipt) is None
+
+
+def test_groups_are_charged_once(tmp_path: Path) -> None:
+    book = Ledger(f"sqlite:///{tmp_path / 'budget.db'}")
+    book.open("d", 10)
+    release = private_mean(np.zeros((6, 2)), BALLS[-1], epsilon=1.0, by=[0, 0, 1, 1, 2, 2], ledger=book, dataset="d")
+    assert float(book.spent("d")) == 1.0  # type: ignore[arg-type]
+    (charge,) = book.history("d")
+    assert charge.receipt == release.to_json()
+    assert book.check_receipt(release.to_json()) is None
+    assert {group.charge for group in release.values()} == {charge.id}
+
+
+def test_which_neighbours_imply_which() -> None:
+    """Every pair of the smaller relation must be a pair of the larger one: enumerated on data sets of up to two persons."""
+    kinds = [
+        f"{change} one {unit}"
+        for change in ("replace", "add or remove", "add, remove or replace")
+        for unit in ("record", "person")
+    ]
+
+    def pairs(kind: str) -> set[tuple[Any, Any]]:
+        person = [(), (0,), (1,), (0, 1), (0, 0), (1, 1)]  # the records of one person; () if there is no such person
+        data = [(a, b) for a in person for b in person]
+        found = set()
+        for first in data:
+            for second in data:
+                moved = [(p, q) for p, q in zip(first, second, strict=True) if p != q]
+                if len(moved) != 1:
+                    continue
+                p, q = moved[0]
+                swap = p != () and q != ()
+                if kind.endswith("person"):
+                    good = swap if kind.startswith("replace") else not swap if kind.startswith("add or") else True
+                else:
+                    longer, shorter = max(p, q, key=len), min(p, q, key=len)
+                    one_more = len(longer) == len(shorter) + 1 and not Counter(shorter) - Counter(longer)
+                    swapped = len(p) == len(q) and sum((Counter(p) - Counter(q)).values()) == 1
+                    good = (
+                        swapped if kind.startswith("replace") else one_more if kind.startswith("add or") else swapped or one_more
+                    )
+                if good:
+                    found.add((first, second))
+        return found
+
+    for released in kinds:
+        for budget in kinds:
+            assert covers(released, budget) == (pairs(budget) <= pairs(released)), (released, budget)
+
+
+# ---------------------------------------------------------------------- coverage, balls and files
+
+
+def test_coverage_is_part_of_a_receipt_and_a_receipt_without_it_says_so() -> None:
+    rng = np.random.default_rng(16)
+    x = records_in(BALLS[0], 1000, rng)
+    release = private_mean(x, BALLS[0], epsilon=1.0, coverage=0.2)
+    assert release.coverage is not None
+    assert abs(release.coverage.inside - int(BALLS[0].contains(x).sum())) <= release.coverage.error_quantile(1.0 - 1e-6)
+    assert release.cost.epsilon == pytest.approx(1.0)
+    assert "are in the ball" in str(release)
+    assert "nothing is known about how many records were valid or in the ball" in str(private_mean(x, BALLS[0], epsilon=1.0))
+
+
+@pytest.mark.parametrize("who", [{}, {"unit": np.arange(900) // 3}, {"neighbours": "add-remove"}], ids=lambda who: str(list(who)))
+def test_a_ball_is_found_for_everyone(who: dict[str, Any]) -> None:
+    rng = np.random.default_rng(17)
+    x = rng.normal(5.0, 0.3, (900, 2))
+    found = private_ball(x, Ball(Euclidean(2), [0.0, 0.0], 100.0), epsilon=20.0, entropy=NotPrivate(3), **who)
+    assert found.ball.contains(x).mean() > 0.5
+    assert found.ball.radius < 3.0
+    again = BallRelease.from_json(found.to_json())
+    assert (str(again), again.cost, again.neighbours) == (str(found), found.cost, found.neighbours)
+    with pytest.raises(ValueError, match="one ball is found for all groups together"):
+        private_ball(x, Ball(Euclidean(2), [0.0, 0.0], 100.0), epsilon=1.0, by=np.zeros(900))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npy"])
+def test_persons_and_groups_are_columns_of_files(kind: str, tmp_path: Path) -> None:
+    rows = [("7", "north", 50.0, 10.0), ("7", "north", 51.0, 11.0), ("8", "south", 40.0, 9.0), (" 9 ", "south", 41.0, 9.5)]
+    path = tmp_path / f"visits.{kind}"
+    unit, by = "person", "site"
+    if kind == "csv":
+        path.write_text("person,site,lat,lon\n" + "".join(f"{p},{s},{a},{b}\n" for p, s, a, b in rows))
+    elif kind == "parquet":
+        arrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(
+            arrow.table(dict(zip(("person", "site", "lat", "lon"), zip(*rows, strict=True), strict=True))), path
+        )
+    else:
+        np.save(path, np.array([[float(p), float(s == "south"), a, b] for p, s, a, b in rows]))
+        unit, by = "0", "1"
+    data = Dataset.read(path, Sphere(2), unit=unit, by=by, layout="latlon")
+    members = data.open(Sphere(2))
+    assert members.count == 3
+    assert sorted(len(keep) for keep in members.groups().values()) == [1, 2]
+    assert np.allclose(np.linalg.vector_norm(np.asarray(data.x), axis=-1), 1.0)
