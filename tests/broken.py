@@ -250,7 +250,7 @@ class Case:
         claim = self.claim
         return audit(
             claim.ball, claim.n, **claim.privacy.parameters(), mechanism=partial(self.body, claim, faulty), pair=self.pair,
-            draws=self.draws, events=events or self.events, seed=seed, confidence=confidence,
+            draws=self.draws, events=events or self.events, seed=seed, confidence=confidence, processes=1,
         )  # fmt: skip
 
     def __str__(self) -> str:

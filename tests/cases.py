@@ -22,7 +22,7 @@ from geodp.statistics.mean import FrechetMean
 from geodp.statistics.sensitivity import Bound
 from geodp.testing import random_points, random_tangents
 
-__all__ = ["MANIFOLDS", "measured", "random_points", "random_tangents"]
+__all__ = ["MANIFOLDS", "ONE_OF_EACH", "measured", "random_points", "random_tangents"]
 
 
 def measured(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Measurement:
@@ -65,4 +65,19 @@ MANIFOLDS: list[Manifold] = [
     Product(Product(Hyperbolic(2), Grassmann(1, 3)), PlanarShapes(4)),
     *map(geodp.HPD, (1, 2, 3)),
     *map(geodp.Torus, (1, 2, 4)),
+]
+
+#: One manifold of every family, for what takes seconds each; the others have the same checks behind the marker ``slow``.
+ONE_OF_EACH: list[Manifold] = [
+    Euclidean(4),
+    Sphere(2),
+    Hyperbolic(2),
+    SPD(3),
+    SPDLogEuclidean(2),
+    Grassmann(2, 4),
+    Rotations(4),
+    PlanarShapes(4),
+    Product(Sphere(2), Euclidean(3)),
+    geodp.HPD(2),
+    geodp.Torus(2),
 ]

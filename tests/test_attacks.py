@@ -187,7 +187,7 @@ def permutation_test(first: Array, second: Array, rounds: int = 20_000) -> float
 WIDE = [SPD(2), Grassmann(2, 4), Rotations(4), Product(SPD(2), Sphere(2))]
 
 
-@pytest.mark.parametrize("manifold", WIDE, ids=repr)
+@pytest.mark.parametrize("manifold", [WIDE[0], *(pytest.param(other, marks=pytest.mark.slow) for other in WIDE[1:])], ids=repr)
 def test_the_number_of_trials_does_not_tell_where_the_records_are(manifold: Manifold, draws: list[exact.ExactDraw]) -> None:
     """Whoever times a release sees, above all, how often the sampler started again.
 
@@ -544,7 +544,7 @@ FORKS = """
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs fork")
 @pytest.mark.parametrize(
     "method",
-    ["os.fork", "spawn", pytest.param("fork", marks=pytest.mark.slow), pytest.param("forkserver", marks=pytest.mark.slow)],
+    ["os.fork", *(pytest.param(method, marks=pytest.mark.slow) for method in ("spawn", "fork", "forkserver"))],
 )
 def test_processes_never_draw_the_same_noise_however_they_are_started(method: str, tmp_path: Path) -> None:
     """Forked after the library was loaded, had drawn and had started its threads; nothing hangs either."""

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 from broken import BATTERY, CAP, SECRETS, TENSORS, TWINS, Case
-from cases import MANIFOLDS, measured, random_points
+from cases import MANIFOLDS, ONE_OF_EACH, measured, random_points
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -306,9 +306,8 @@ def test_the_histogram_is_that_of_the_claimed_law() -> None:
 # ------------------------------------------------------------------------------------------ power
 
 
-@pytest.mark.parametrize("manifold", [Sphere(2), SPD(2)], ids=str)
-def test_it_finds_four_fifths_of_epsilon_one(manifold: Manifold) -> None:
-    result = audit(Ball(manifold, manifold.origin, np.pi / 8), 100, 1.0, draws=300_000, seed=1)
+def test_it_finds_four_fifths_of_epsilon_one() -> None:
+    result = audit(Ball(Sphere(2), Sphere(2).origin, np.pi / 8), 100, 1.0, draws=300_000, seed=1)
     assert 0.8 <= result.epsilon_lower <= 1.0
 
 
@@ -331,7 +330,13 @@ def test_a_broken_mechanism_is_convicted(case: Case) -> None:
     assert "REFUTED" in str(result)
 
 
-@pytest.mark.parametrize("case", BATTERY, ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.slow if case.draws > 20_000 or case.events is KINDS else (), id=str(case))
+        for case in BATTERY
+    ],
+)
 def test_the_same_mechanism_without_the_fault_is_acquitted(case: Case) -> None:
     result = case.audited(faulty=False, confidence=1.0 - FAMILY / len(BATTERY))
     assert result.consistent
@@ -376,7 +381,7 @@ def test_sabotage_of_the_release_itself_is_convicted(path: mechanisms.Path, monk
         return replace(noise, scale=0.3 * noise.scale)
 
     monkeypatch.setattr("geodp.measurement.choose", sabotaged)
-    assert not audit(CAP.ball, CAP.n, CAP.epsilon, draws=3000, seed=1, path=path, processes=1).consistent
+    assert not audit(CAP.ball, CAP.n, CAP.epsilon, draws=1000, seed=1, path=path, processes=1).consistent
 
 
 # ------------------------------------------------------------------------------------------ acquittals
@@ -389,7 +394,7 @@ def acquit(manifold: Manifold, path: mechanisms.Path, draws: int) -> None:
         assert result.consistent, str(result)
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@pytest.mark.parametrize("manifold", ONE_OF_EACH, ids=str)
 def test_the_law_of_the_release_is_acquitted(manifold: Manifold) -> None:
     acquit(manifold, "float", 2000)
 
@@ -397,7 +402,7 @@ def test_the_law_of_the_release_is_acquitted(manifold: Manifold) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
 def test_the_law_of_the_release_is_acquitted_with_many_draws(manifold: Manifold) -> None:
-    acquit(manifold, "float", 200_000)
+    acquit(manifold, "float", 50_000)
 
 
 def test_the_last_digits_of_the_loss_betray_the_simulator_and_only_where_bits_are_asked_for() -> None:
@@ -410,14 +415,14 @@ def test_the_last_digits_of_the_loss_betray_the_simulator_and_only_where_bits_ar
     )
     assert not asked.consistent
     assert not_asked.consistent
-    released = audit(ball, 100, 5.0, path="exact", draws=10_000, seed=105, confidence=confidence, events=("law", "bits"))
+    released = audit(ball, 100, 5.0, path="exact", draws=4000, seed=105, confidence=confidence, events=("law", "bits"))
     assert released.consistent
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
 def test_the_exact_release_is_acquitted(manifold: Manifold) -> None:
-    acquit(manifold, "exact", 4000)
+    acquit(manifold, "exact", 1000)
 
 
 @pytest.mark.parametrize(
@@ -499,15 +504,15 @@ def test_private_mean_called_every_time_has_the_law_of_the_exact_path() -> None:
 
 
 def test_private_mean_itself_is_acquitted() -> None:
-    result = audit(CAP.ball, CAP.n, CAP.epsilon, path="release", draws=600, processes=1)
+    result = audit(CAP.ball, CAP.n, CAP.epsilon, path="release", draws=300, processes=1)
     assert result.consistent
 
 
 def test_the_same_seed_gives_the_same_audit_with_any_number_of_processes() -> None:
-    one, two = (audit(CAP.ball, CAP.n, 1.0, path="exact", draws=600, seed=4, processes=count) for count in (1, 2))
+    one, two = (audit(CAP.ball, CAP.n, 1.0, path="exact", draws=200, seed=4, processes=count) for count in (1, 2))
     assert one.findings == two.findings
     assert one.loss_counts == two.loss_counts
-    assert one.findings != audit(CAP.ball, CAP.n, 1.0, path="exact", draws=600, seed=5, processes=1).findings
+    assert one.findings != audit(CAP.ball, CAP.n, 1.0, path="exact", draws=200, seed=5, processes=1).findings
 
 
 def test_a_script_without_a_guard_can_use_several_processes(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import re
 import signal
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -121,17 +121,14 @@ def test_no_cluster_is_needed() -> None:
     assert same(ball.manifold, frechet_mean(da.from_array(x, chunks=(500, 3)), ball), frechet_mean(x, ball))
 
 
-def test_a_worker_killed_in_the_middle_changes_nothing_and_the_charge_is_made_once(client: Any, tmp_path: Path) -> None:
+def with_a_worker_killed(client: Any, compute: Callable[[Any, Any], Any]) -> Any:
     """The second pass is under way, blocks of it done and others not, when one of the two processes is killed."""
-    ball = BALLS[1]
-    x = records(ball, 4000)
-    book = Ledger(f"sqlite:///{tmp_path}/budget.db")
-    book.open("study", epsilon="3")
 
     def slow(block: np.ndarray) -> np.ndarray:
         time.sleep(0.02)
         return block
 
+    x = records(BALLS[1], 4000)
     blocks = da.from_array(x, chunks=(160, 3)).map_blocks(slow, dtype=float)
     before = set(client.run(os.getpid).values())
     killed: list[int] = []
@@ -141,21 +138,28 @@ def test_a_worker_killed_in_the_middle_changes_nothing_and_the_charge_is_made_on
             killed.append(min(before))
             os.kill(killed[0], signal.SIGKILL)
 
-    release = private_mean(blocks, ball, 1.0, ledger=book, dataset="study", progress=kill)
+    result = compute(blocks, kill)
     assert killed
     client.wait_for_workers(2, timeout=600)
     assert killed[0] not in client.run(os.getpid).values()
+    return result
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing(client: Any) -> None:
+    result = with_a_worker_killed(client, lambda blocks, kill: frechet_mean(blocks, BALLS[1], progress=kill))
+    assert same(BALLS[1].manifold, result, frechet_mean(records(BALLS[1], 4000), BALLS[1]))
+
+
+@pytest.mark.slow
+def test_with_a_worker_killed_in_the_middle_the_charge_is_made_once(client: Any, tmp_path: Path) -> None:
+    book = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    book.open("study", epsilon="3")
+    release = with_a_worker_killed(
+        client, lambda blocks, kill: private_mean(blocks, BALLS[1], 1.0, ledger=book, dataset="study", progress=kill)
+    )
     assert [str(charge.epsilon) for charge in book.history("study")] == ["1"]
     assert str(book.remaining("study")) == "2"
     assert release.charge == book.history("study")[0].id
-
-    killed.clear()
-    before = set(client.run(os.getpid).values())
-    plain = frechet_mean(x, ball)
-    result = frechet_mean(blocks, ball, progress=kill)
-    assert killed
-    assert same(ball.manifold, result, plain)
-    client.wait_for_workers(2, timeout=600)
 
 
 def test_a_block_that_cannot_be_summed_reveals_nothing_and_costs_nothing(client: Any, tmp_path: Path) -> None:

@@ -312,8 +312,15 @@ def proven_epsilon(first: int, second: int, size: int) -> float:
     return math.log(low / high) if low > 0.0 else 0.0
 
 
-@pytest.mark.parametrize(("manifold", "one", "two", "event"), ATTACKS, ids=["Sphere(2)", "SPD(2)"])
-@pytest.mark.parametrize(("draw", "leaks"), [(float_draw, True), (exact_draw, False)], ids=["float", "exact"])
+@pytest.mark.parametrize(
+    ("manifold", "one", "two", "event", "draw", "leaks"),
+    [
+        pytest.param(*attack, draw, leaks, marks=pytest.mark.slow if draw is exact_draw and attack is not ATTACKS[0] else ())
+        for attack in ATTACKS
+        for draw, leaks in ((float_draw, True), (exact_draw, False))
+    ],
+    ids=lambda value: str(value) if isinstance(value, Manifold) else "leaks" if value is True else "",
+)
 def test_granularity_betrays_the_float_sampler_and_not_the_exact_one(
     manifold: Manifold,
     one: Array,

@@ -192,8 +192,12 @@ def test_nearest_points_turn_no_further_than_is_said(manifold: Manifold) -> None
 # ---------------------------------------------------------------------- releases
 
 
-@every_compact
-@pytest.mark.parametrize("given", [{"epsilon": 1.0}, {"rho": 0.2}, {"mu": 0.7}, {"epsilon": 1.0, "delta": 1e-6}], ids=str)
+@pytest.mark.parametrize(
+    ("manifold", "given"),
+    [*((manifold, {"epsilon": 1.0}) for manifold in COMPACT),
+     *((Sphere(2), privacy) for privacy in ({"rho": 0.2}, {"mu": 0.7}, {"epsilon": 1.0, "delta": 1e-6}))],
+    ids=str,
+)  # fmt: skip
 def test_a_projected_mean_is_a_point_near_the_records_with_a_true_error_bar(manifold: Manifold, given: dict[str, float]) -> None:
     center = far_point(manifold, 1.0, seed=5)
     x = cluster(manifold, center, 0.3, 3000)

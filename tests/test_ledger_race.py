@@ -241,7 +241,7 @@ def test_killed_at_random_moments_every_release_keeps_its_charge(url: str, tmp_p
 
 @pytest.mark.slow
 def test_killed_at_many_random_moments_every_release_keeps_its_charge(url: str, tmp_path: Path) -> None:
-    kill_at_random(Ledger(url), tmp_path / "released", 400)
+    kill_at_random(Ledger(url), tmp_path / "released", 60)
 
 
 STEPS = ("before_cursor_execute", "after_cursor_execute", "commit")

@@ -382,7 +382,7 @@ def cases_in(ball: Ball) -> list[np.ndarray]:
 
 
 @every_family
-@pytest.mark.parametrize("share", [0.3, 0.9, 0.999])
+@pytest.mark.parametrize("share", [*(pytest.param(share, marks=pytest.mark.slow) for share in (0.3, 0.9)), 0.999])
 def test_the_exact_mean_is_within_the_bound_and_the_bound_within_the_tolerance(manifold: Manifold, share: float) -> None:
     ball = public_ball(manifold, share)
     for records in cases_in(ball):

@@ -79,7 +79,7 @@ def test_three_dimensional_rotations_agree_with_scipy():
     assert_agree(manifold.norm(p, v), np.linalg.vector_norm(between.as_rotvec(), axis=-1))
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@pytest.mark.parametrize("n", [2, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 5))])
 def test_rotation_groups_agree_with_pymanopt_up_to_its_scale(n):
     # there the metric is tr(A'B), twice ours, and tangent vectors are the skew matrices themselves
     manifold, other = Rotations(n), pymanopt.manifolds.SpecialOrthogonalGroup(n)

@@ -33,7 +33,7 @@ from geodp import (
 )
 from geodp.auditing import audit
 from geodp.inputs import Array
-from geodp.manifolds.spd import vector_from_symmetric
+from geodp.manifolds.functions import vector_from_symmetric
 from geodp.measurement import Measurement
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
 from geodp.spread import CovarianceRelease, VarianceRelease
@@ -320,7 +320,7 @@ def test_noise_alone_exceeds_its_level_as_rarely_as_said(about: Any, privacy: Pr
 def test_the_law_of_the_largest_eigenvalue_is_that_of_drawn_noise() -> None:
     """The quantile by the product of a length and a random direction, against matrices of noise drawn in full."""
     from geodp.laws.flat import FlatNoise
-    from geodp.manifolds.spd import symmetric_from_vector
+    from geodp.manifolds.functions import symmetric_from_vector
     from geodp.spread import _norm_quantile, _part_quantile
 
     for family in ("laplace", "gaussian"):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from geodp import data as data
     from geodp import files as files
     from geodp.auditing import AuditResult, audit
+    from geodp.chain import ChainPlan, plan_chain
     from geodp.finding import private_ball
     from geodp.laws.families import Gaussian, Laplace
     from geodp.manifolds import (
@@ -53,6 +54,7 @@ __all__ = [
     "AuditResult",
     "Ball",
     "BudgetExhausted",
+    "ChainPlan",
     "Dataset",
     "Euclidean",
     "Gaussian",
@@ -84,6 +86,7 @@ __all__ = [
     "frechet_mean",
     "frechet_means",
     "plan",
+    "plan_chain",
     "private_ball",
     "private_covariance",
     "private_coverage",
@@ -128,6 +131,7 @@ _LATER = {
     "frechet_mean": "geodp.statistics.mean",
     "MeanResults": "geodp.statistics.many",
     "frechet_means": "geodp.statistics.many",
+    **dict.fromkeys(("ChainPlan", "plan_chain"), "geodp.chain"),
     "Plan": "geodp.planning",
     "plan": "geodp.planning",
     **dict.fromkeys(("Release", "GroupedRelease"), "geodp.receipt"),

@@ -117,23 +117,35 @@ def plan_search(start: Ball | Manifold, n: int, privacy: Privacy, then: Privacy 
     n = whole_number(n, 1, "the number of records n")
     manifold = start.manifold if isinstance(start, Ball) else start
     then = privacy if then is None else then
-    compact = not isinstance(start, Ball)
-    tries: list[list[tuple[What, float]]] = []
-    second: list[tuple[What, float]] = [("mean", 2.0), ("radius", 3.0)]
-    if compact:
-        tries.append([("projected mean", 3.0), ("radius", 2.0), *second])
-        tries.append([("projected mean", 1.0), ("radius", 1.0)])
-    else:
-        tries.append([("medians", 3.0), ("radius", 2.0), *second])
-        if len(manifold.scale_directions):
-            tries.append([("scale", 2.0), ("radius", 2.0), *second])
-            tries.append([("scale", 1.0), ("radius", 2.0)])
-        tries.append([("mean", 3.0), ("radius", 2.0), *second])
-        tries.append([("radius", 1.0)])
+    tries = _ways(start)
     parts = next((parts for parts in tries[:-1] if _all_tell(parts, manifold, n, privacy)), tries[-1])
     shares = split(privacy, _shares(parts))
     steps = (Step(what, share, _cost(what, share, manifold)) for (what, _), share in zip(parts, shares, strict=True))
     return Search(start, n, privacy, then, tuple(steps))
+
+
+def _ways(start: Ball | Manifold) -> list[list[tuple[What, float]]]:
+    """The ways to search, best first: their steps and the parts of the privacy that these get. The last one always works."""
+    second: list[tuple[What, float]] = [("mean", 2.0), ("radius", 3.0)]
+    if not isinstance(start, Ball):
+        return [[("projected mean", 3.0), ("radius", 2.0), *second], [("projected mean", 1.0), ("radius", 1.0)]]
+    ways: list[list[tuple[What, float]]] = [[("medians", 3.0), ("radius", 2.0), *second]]
+    if len(start.manifold.scale_directions):
+        ways += [[("scale", 2.0), ("radius", 2.0), *second], [("scale", 1.0), ("radius", 2.0)]]
+    return [*ways, [("mean", 3.0), ("radius", 2.0), *second], [("radius", 1.0)]]
+
+
+def enough_records(start: Ball | Manifold, privacy: Privacy) -> int:
+    """From how many records on a search goes the best way."""
+    manifold, best = (start.manifold if isinstance(start, Ball) else start), _ways(start)[0]
+    most = 1
+    while not _all_tell(best, manifold, most, privacy):
+        most *= 2
+    least = most // 2
+    while most - least > 1:
+        middle = (most + least) // 2
+        least, most = (least, middle) if _all_tell(best, manifold, middle, privacy) else (middle, most)
+    return most
 
 
 def _shares(parts: list[tuple[What, float]]) -> list[float]:
@@ -475,18 +487,22 @@ def _radius(x: Any, center: Array, reach: float, search: Search, step: Step, ent
     radii = _possible_radii(manifold, center, reach)
     wide = Ball(manifold, center, radii[0])
     counts = beyond(x, wide if math.isinf(manifold.injectivity_radius) else _wide(manifold, center, math.inf), np.array(radii), n)
-    strength = selection_epsilon(step.privacy)
-    floor = 2.0 / strength * (math.log(len(radii)) + 3.0)
-    ratio = laplace_ratio(search.then, manifold.dim) or pure_epsilon(search.then)
-    balanced = 2.0 * manifold.dim / ratio if final else 0.0
     root = math.sqrt(manifold.curvature)
     scores = []
     for radius, (outside, next_outside) in zip(radii, pairwise([*counts, n]), strict=True):
         bend = root * radius / math.tan(root * radius) if root > 0.0 else 1.0
-        target = round(min(max(balanced * bend, floor), 0.5 * n))
+        target = radius_target(search.then, step.privacy, manifold, n, final, bend)
         # that the target lies between what this radius leaves outside and what the next smaller one does
         scores.append(-max(0, outside - target, target - next_outside))
     return radii[Selection(step.privacy).draw(scores, entropy)]
+
+
+def radius_target(then: Privacy, privacy: Privacy, manifold: Manifold, n: int, final: bool, bend: float = 1.0) -> int:
+    """How many records a radius is to leave outside: what balances clipping with the later noise, but enough to be told."""
+    floor = 2.0 / selection_epsilon(privacy) * (math.log(RADII) + 3.0)
+    ratio = laplace_ratio(then, manifold.dim) or pure_epsilon(then)
+    balanced = 2.0 * manifold.dim / ratio * bend if final else 0.0
+    return round(min(max(balanced, floor), 0.5 * n))
 
 
 def _possible_radii(manifold: Manifold, center: Array, reach: float) -> list[float]:

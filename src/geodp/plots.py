@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,15 @@ from matplotlib.figure import Figure
 
 from geodp.files.writing import write_whole
 from geodp.inputs import Array
+from geodp.manifolds import SPD, Manifold, PlanarShapes, SPDLogEuclidean, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.planning import plan
 from geodp.privacy.notions import Privacy
 
 if TYPE_CHECKING:
     from geodp.auditing import AuditResult
+    from geodp.regions import ConfidenceRegion
+    from geodp.spread import Components
 
 #: Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
@@ -93,6 +97,176 @@ def privacy_loss(result: AuditResult, path: Path) -> None:
     for axes in (above, below):
         axes.grid(True, alpha=0.25)
         axes.legend(frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+# ---------------------------------------------------------------------- spread
+
+
+def principal_geodesics(components: Components, path: Path, count: int = 3) -> None:
+    """Principal geodesics, from two standard deviations below the base to two above it, a row each, the largest first.
+
+    Small matrices are drawn as ellipses or ellipsoids along the geodesic, directions as arcs on a globe, shapes as outlines;
+    everything else, and all deviations, as bars with their error bars and the level of the noise.
+    """
+    manifold, shown = components.manifold, min(count, len(components))
+    draw = _draws(manifold)
+    rows = shown if draw is _ellipsoids_along else 1
+    figure = Figure(figsize=(9.6 if draw else 5.2, 2.0 + 1.7 * rows if rows > 1 else 4.2), layout="constrained")
+    if draw is None:
+        _deviations(figure.add_subplot(), components)
+    else:
+        both: Any = figure.subfigures(1, 2, width_ratios=(2, 1))
+        draw(both[0], components, shown)
+        _deviations(both[1].add_subplot(), components)
+    figure.suptitle(f"Principal geodesics on {manifold}", fontsize=11)
+    _save(figure, path)
+
+
+def _draws(manifold: Manifold) -> Callable[[Any, Components, int], None] | None:
+    """How points of the manifold are drawn, if they can be."""
+    if isinstance(manifold, SPD | SPDLogEuclidean) and manifold.k in (2, 3):
+        return _ellipsoids_along
+    if isinstance(manifold, PlanarShapes):
+        return _outlines_along
+    return _arcs if isinstance(manifold, Sphere) and manifold.d == 2 else None
+
+
+_STEPS = np.linspace(-2.0, 2.0, 5)
+
+
+def _deviations(axes: Any, components: Components) -> None:
+    """Standard deviations with their intervals; grey ones may be noise alone."""
+    deviations, ends = components.standard_deviations, components.intervals
+    positions = np.arange(1, len(components) + 1)
+    colours = [BLUE if meaningful else GREY for meaningful in components.meaningful]
+    axes.bar(positions, deviations, color=colours, alpha=0.8)
+    axes.errorbar(positions, deviations, np.abs(ends.T - deviations), fmt="none", ecolor="black", elinewidth=1, capsize=2)
+    axes.axhline(np.sqrt(components.level), color=ORANGE, linewidth=1, linestyle="--", label="level of the noise")
+    axes.set(xlabel="component", ylabel="standard deviation")
+    axes.locator_params(axis="x", integer=True)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _ellipsoids_along(figure: Any, components: Components, shown: int) -> None:
+    size = components.manifold.point_shape[0]
+    points = [components.geodesic(i, _STEPS) for i in range(shown)]
+    reach = max(float(np.sqrt(np.linalg.eigvalsh(row)[..., -1].max())) for row in points)
+    for i, row in enumerate(points):
+        for j, (step, tensor) in enumerate(zip(_STEPS, row, strict=True)):
+            place = (shown, len(_STEPS), i * len(_STEPS) + j + 1)
+            axes: Any = figure.add_subplot(*place, projection="3d") if size == 3 else figure.add_subplot(*place)
+            colour = ORANGE if step == 0.0 else BLUE
+            if size == 3:
+                axes.plot_surface(*_surface(tensor), color=colour, alpha=0.75, linewidth=0, rstride=3, cstride=3)
+                axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-reach, reach))
+                axes.set_box_aspect((1, 1, 1), zoom=1.7)
+            else:
+                angles = np.linspace(0.0, 2.0 * np.pi, 100)
+                axes.fill(*(np.linalg.cholesky(tensor) @ np.stack([np.cos(angles), np.sin(angles)])), color=colour, alpha=0.75)
+                axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+            axes.set_axis_off()
+            if i == 0:
+                axes.set_title(f"{step:+.0f} sd", fontsize=8)
+
+
+def _outlines_along(figure: Any, components: Components, shown: int) -> None:
+    for i in range(shown):
+        axes = figure.add_subplot(1, shown, i + 1)
+        for step, shape in zip(_STEPS, components.geodesic(i, _STEPS), strict=True):
+            closed = np.concatenate([shape, shape[:1]])
+            colour = ORANGE if step == 0.0 else BLUE
+            axes.plot(*closed.T, color=colour, alpha=0.35 + 0.3 * (2.0 - abs(step)) / 2.0, linewidth=2.0 if step == 0.0 else 1.2)
+        axes.set(aspect="equal", title=f"component {i + 1}")
+        axes.set_axis_off()
+
+
+def _arcs(figure: Any, components: Components, shown: int) -> None:
+    axes = figure.add_subplot()
+    flat = _globe(axes, components.base, components.manifold)
+    for i, colour in zip(range(shown), (BLUE, GREEN), strict=False):
+        label = f"component {i + 1}, two deviations each way"
+        axes.plot(*flat(components.geodesic(i, np.linspace(-2.0, 2.0, 101))).T, color=colour, linewidth=2, label=label)
+    axes.plot(*flat(components.base[None]).T, "o", color=ORANGE, markersize=6, label="base")
+    axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, -0.2))
+
+
+def _globe(axes: Any, towards: Array, sphere: Manifold) -> Callable[[Array], Array]:
+    """Draws a globe with its meridians and parallels, seen from a point; returns how points become places on the page."""
+    frame = sphere.tangent(towards, np.eye(2))
+    frame = frame / np.linalg.vector_norm(frame, axis=-1, keepdims=True)
+
+    def flat(points: Array) -> Array:
+        return points @ frame.T
+
+    size = float(np.linalg.vector_norm(towards))
+    angles = np.linspace(0.0, 2.0 * np.pi, 181)
+    axes.plot(size * np.cos(angles), size * np.sin(angles), color="black", linewidth=0.8)
+    for height in np.sin(np.radians(np.arange(-75, 90, 15))):
+        ring = np.sqrt(1.0 - height**2)
+        _seen(
+            axes,
+            np.stack([ring * np.cos(angles), ring * np.sin(angles), np.full_like(angles, height)], axis=-1),
+            towards,
+            flat,
+            size,
+        )
+    for turn in np.radians(np.arange(0, 180, 15)):
+        ring_points = np.stack([np.cos(angles) * np.cos(turn), np.cos(angles) * np.sin(turn), np.sin(angles)], axis=-1)
+        _seen(axes, ring_points, towards, flat, size)
+    axes.set(aspect="equal", xlim=(-1.05 * size, 1.05 * size), ylim=(-1.05 * size, 1.05 * size))
+    axes.set_axis_off()
+    return flat
+
+
+def _seen(axes: Any, ring: Array, towards: Array, flat: Callable[[Array], Array], size: float) -> None:
+    """The part of a ring that is on the near side."""
+    near = np.where((ring @ towards > 0.0)[:, None], size * flat(ring), np.nan)
+    axes.plot(*near.T, color=GREY, linewidth=0.4, alpha=0.5)
+
+
+def confidence_regions(regions: dict[str, ConfidenceRegion], path: Path) -> None:
+    """Confidence regions, by their names: on a globe for directions, elsewhere the parts that radii are made of.
+
+    For 3x3 matrices also the mean and three points of the boundary as ellipsoids.
+    """
+    first = next(iter(regions.values()))
+    manifold = first.manifold
+    figure = Figure(figsize=(9.6, 4.6), layout="constrained")
+    colours = (BLUE, GREEN, ORANGE, GREY)
+    if isinstance(manifold, Sphere) and manifold.d == 2:
+        left, right = figure.subplots(1, 2)
+        flat = _globe(left, first.center, manifold)
+        angles = np.linspace(0.0, 2.0 * np.pi, 181)
+        for (name, region), colour in zip(regions.items(), colours, strict=False):
+            circle = region.boundary(np.stack([np.cos(angles), np.sin(angles)], axis=-1))
+            left.plot(*flat(circle).T, color=colour, linewidth=1.5, label=name)
+            left.plot(*flat(region.center[None]).T, "o", color=colour, markersize=4)
+        left.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, -0.2))
+    elif isinstance(manifold, SPD | SPDLogEuclidean) and manifold.k == 3:
+        both: Any = figure.subfigures(1, 2, width_ratios=(2, 1))
+        points = {"private mean": first.center}
+        named = {"largest": [1, 0, 0, 1, 0, 1], "least round": [1, 0, 0, -0.5, 0, -0.5], "smallest": [-1, 0, 0, -1, 0, -1]}
+        points |= {name: first.boundary(np.array(direction, dtype=np.float64)) for name, direction in named.items()}
+        reach = max(float(np.sqrt(np.linalg.eigvalsh(tensor)[-1])) for tensor in points.values())
+        for i, (name, tensor) in enumerate(points.items()):
+            axes: Any = both[0].add_subplot(1, 4, i + 1, projection="3d")
+            axes.plot_surface(*_surface(tensor), color=colours[min(i, 1)], alpha=0.75, linewidth=0, rstride=3, cstride=3)
+            axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-reach, reach))
+            axes.set_title(name, fontsize=8)
+            axes.set_box_aspect((1, 1, 1), zoom=1.4)
+            axes.set_axis_off()
+        right = both[1].add_subplot()
+    else:
+        right = figure.add_subplot()
+    positions = np.arange(len(regions))
+    for shift, part, colour in ((-0.25, "sampling", GREEN), (0.0, "noise", ORANGE), (0.25, "radius", BLUE)):
+        heights = [getattr(region, part) for region in regions.values()]
+        right.bar(positions + shift, heights, width=0.22, color=colour, label=part)
+    right.set_xticks(positions, list(regions))
+    right.set(ylabel="geodesic distance", title="radius")
+    right.legend(frameon=False, fontsize=8)
+    figure.suptitle(f"Confidence regions for the mean, {manifold}, level {first.level:g}", fontsize=11)
     _save(figure, path)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from geodp._version import __version__
-from geodp.cli import evidence, releasing
+from geodp.cli import evidence, releasing, spread
 from geodp.cli.budget import budget
 from geodp.cli.common import say
 from geodp.cli.planning import plan_command
@@ -62,6 +62,9 @@ app.command()(releasing.demo)
 app.command()(releasing.ball)
 app.command()(releasing.mean)
 app.command()(releasing.coverage)
+app.command()(spread.variance)
+app.command()(spread.covariance)
+app.command(name="compare")(spread.compare_command)
 app.command(name="plan")(plan_command)
 app.add_typer(budget, name="budget")
 app.command(name="receipt")(receipt_command)

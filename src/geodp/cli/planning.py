@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -18,7 +20,6 @@ from geodp.cli.options import (
     ManifoldOption,
     MechanismOption,
     MuOption,
-    RadiusOption,
     RhoOption,
     ball_of,
     check_picture,
@@ -27,7 +28,10 @@ from geodp.cli.options import (
 
 def plan_command(
     manifold: ManifoldOption,
-    radius: RadiusOption,
+    radius: Annotated[
+        float | None,
+        typer.Option("--radius", "-r", help="Public radius of the ball; with --spread of a wide one, or none on compact spaces."),
+    ] = None,
     n: Annotated[int | None, typer.Option("-n", "--records", help="Number of records.")] = None,
     epsilon: EpsilonOption = None,
     delta: DeltaOption = None,
@@ -42,6 +46,16 @@ def plan_command(
     solve: Annotated[
         str, typer.Option("--solve", help="With --records and --error: the number to find, epsilon, rho or mu.")
     ] = "epsilon",
+    spread: Annotated[
+        float | None,
+        typer.Option(
+            "--spread",
+            help="Plan geodp ball and geodp mean together: a guess of how far records are from their centre (root mean square).",
+        ),
+    ] = None,
+    find: Annotated[
+        float | None, typer.Option("--find", help="With --spread: the part of the privacy for the ball. Default: the best.")
+    ] = None,
     releases: Annotated[
         int | None, typer.Option("--releases", help="How many such releases are intended: which budget they need.")
     ] = None,
@@ -57,12 +71,28 @@ def plan_command(
 
     Reads no data. Example: **geodp plan --manifold "Sphere(2)" --radius 0.39 -n 1000 -e 1**
 
+    Without a ball, plan the search for one and the mean together, from a guess of the spread:
+    **geodp plan --manifold "SPD(3)" --radius 30 -n 10000 -e 1 --spread 0.5**
+
     The privacy is one of --epsilon, --epsilon and --delta, --rho, or --mu. All mechanisms are shown side by side; the one that a
     release would use is marked.
     """
     with one_sentence():
         from geodp.planning import plan
 
+        if spread is not None:
+            options = {"--error": error, "--quantile": quantile, "--releases": releases, "--plot": plot, "--law": law}
+            unused = [name for name, value in options.items() if value is not None]
+            if n is None or unused:
+                raise ValueError(
+                    f"--spread goes with --records and the privacy{', not with ' if unused else ''}{', '.join(unused)}"
+                )
+            _print(_chain(manifold, center, radius, layout)(n, epsilon, delta, rho, mu, spread=spread, find=find), as_json)
+            return
+        if find is not None:
+            raise ValueError("--find goes with --spread, a guess of how far records are from their centre")
+        if radius is None:
+            raise ValueError("a plan needs --radius, the public radius of the ball, or --spread to plan the search for one")
         options = {"--records": n, "--epsilon": epsilon, "--rho": rho, "--mu": mu, "--error": error}
         given = [name for name, value in options.items() if value is not None]
         if len(given) < 2 or {"--records", "--error"} < set(given):
@@ -91,7 +121,18 @@ def plan_command(
             from geodp.plots import error_against_n
 
             error_against_n(ball, result.privacy, result.n, plot)
-        print(json.dumps(result.to_dict(), indent=2) if as_json else result)
+        _print(result, as_json)
+
+
+def _print(result: Any, as_json: bool) -> None:
+    print(json.dumps(result.to_dict(), indent=2) if as_json else result)
+
+
+def _chain(manifold: str, center: str, radius: float | None, layout: str) -> Callable[..., Any]:
+    from geodp.chain import plan_chain
+    from geodp.files import parse_manifold
+
+    return partial(plan_chain, parse_manifold(manifold) if radius is None else ball_of(manifold, center, radius, layout))
 
 
 def _given(names: list[str]) -> str:

@@ -57,6 +57,11 @@ def receipt_command(
             raise typer.Exit(1)
 
 
+def read_release(file: Path) -> Release | BallRelease | GroupedRelease:
+    """The release that a file holds, or a sentence."""
+    return _read(_text_of(file))
+
+
 def _text_of(file: Path) -> str:
     with file.open("rb") as stream:
         content = stream.read(_LONGEST + 1)

@@ -282,7 +282,7 @@ def demo(
         "geodp-demo"
     ),
 ) -> None:
-    """A release from start to end, on shipped diffusion tensors of brain tissue.
+    """From records to a receipt, on shipped diffusion tensors of brain tissue: a ball is found, then a mean is released in it.
 
     The picture shows the true mean beside the private one, which only a demonstration may do. (A voxel is not a person: the data
     show the machinery.)
@@ -291,6 +291,7 @@ def demo(
         import numpy as np
 
         from geodp import data
+        from geodp.finding import private_ball
         from geodp.manifolds import SPD
         from geodp.manifolds.ball import Ball
         from geodp.plots import ellipsoids
@@ -299,19 +300,20 @@ def demo(
         from geodp.statistics.mean import frechet_mean
 
         x = data.load("dti_tensors")
-        # public knowledge: free water at body temperature diffuses at 3 um^2/ms and tissue at about a quarter of that
-        ball = Ball(SPD(3), 0.75 * np.eye(3), radius=1.5)
         directory.mkdir(parents=True, exist_ok=True)
         url = f"sqlite:///{(directory / 'budget.db').as_posix()}"
         book = Ledger(url)
         book.open("demo", epsilon="3")
-        release = private_mean(x, ball, epsilon=1.0, ledger=book, dataset="demo")
-        print(release)
+        # nothing is known but that these are 3x3 matrices: a radius of 30 is a factor of 1e13 either way
+        found = private_ball(x, Ball(SPD(3), np.eye(3), radius=30.0), epsilon=0.2, ledger=book, dataset="demo")
+        release = private_mean(x, found.ball, epsilon=0.8, coverage=0.1, ledger=book, dataset="demo")
+        print(f"{found}\n\n{release}")
+        write_whole(directory / "ball.json", f"{found.to_json()}\n".encode())
         write_whole(directory / "receipt.json", f"{release.to_json()}\n".encode())
-        true = frechet_mean(x, ball).point
-        away = float(ball.manifold.dist(true, release.value))
+        true = frechet_mean(x, Ball(SPD(3), found.ball.center, 10.0)).point
+        away = float(found.ball.manifold.dist(true, release.value))
         title = f"DEMONSTRATION, not private: it shows the true mean. Geodesic distance {away:.3f}, epsilon 1, n = {len(x)}"
         ellipsoids({"true mean": true, "private mean": release.value}, title, directory / "tensors.png")
         print(f"\nbudget      {book.remaining('demo')} of {book.total('demo')} left for 'demo' in {directory / 'budget.db'}")
-        print(f"receipt     {directory / 'receipt.json'}")
+        print(f"receipts    {directory / 'ball.json'} and {directory / 'receipt.json'}")
         print(f"picture     {directory / 'tensors.png'} (demonstration only: it shows the true mean, {away:.3f} away)")

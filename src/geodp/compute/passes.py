@@ -130,13 +130,6 @@ class Evaluator(ABC):
         inside = manifold.raw_dist(ball.center, point) <= ball.radius
         return point if inside else ball.clip_chunk(point[None])[0]
 
-    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
-        """Tangent vectors at one point, rows of coordinates, taken to another; and how the point moved, seen from there.
-
-        They are projected to the tangent space as they are.
-        """
-        return follow(self.manifold, before, here, vectors)
-
     def coordinates(self, ball: Ball, records: Array) -> Array:
         """Normal coordinates at the centre of the clipped records, a row each: of length at most the radius, and finite.
 
@@ -146,6 +139,13 @@ class Evaluator(ABC):
         coordinates = np.where(np.isfinite(coordinates).all(axis=-1, keepdims=True), coordinates, 0.0)
         length = np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
         return coordinates * np.where(length > ball.radius, ball.radius / length * (1.0 - 1e-15), 1.0)
+
+    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+        """Tangent vectors at one point, rows of coordinates, taken to another; and how the point moved, seen from there.
+
+        They are projected to the tangent space as they are.
+        """
+        return follow(self.manifold, before, here, vectors)
 
 
 def follow(manifold: Manifold, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:

@@ -69,9 +69,6 @@ class Euclidean(Manifold):
     def raw_project(self, x: Array) -> Array:
         return x
 
-    def raw_project_tangent(self, p: Array, v: Array) -> Array:
-        return v + np.zeros_like(p)
-
     def log_rounding(self, p: Array, reach: float) -> float:
         return 4.0 * EPSILON * (float(np.linalg.vector_norm(p)) + reach)
 

@@ -191,7 +191,7 @@ class Manifold(ABC):
 
     @abstractmethod
     def raw_coordinates(self, p: Array, v: Array) -> Array:
-        """The inverse of :meth:`raw_tangent`."""
+        """The inverse of :meth:`raw_tangent`; of any other array, the coordinates of the tangent vector next to it."""
 
     @abstractmethod
     def raw_move_origin(self, p: Array, x: Array) -> Array:
@@ -201,9 +201,9 @@ class Manifold(ABC):
     def raw_project(self, x: Array) -> Array:
         """The point next to an array that is near the manifold."""
 
-    @abstractmethod
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
         """The tangent vector at ``p`` next to an array."""
+        return self.raw_tangent(p, self.raw_coordinates(p, v))
 
     @abstractmethod
     def log_rounding(self, p: Array, reach: float) -> float:

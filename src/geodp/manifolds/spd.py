@@ -313,8 +313,8 @@ def cholesky(p: Matrix) -> tuple[Matrix, Matrix]:
         whole = np.linalg.cholesky(symmetric(p))
         return cast(Matrix, whole), cast(Matrix, np.tril(np.linalg.inv(whole)))
     if p.ndim == 2 and p.dtype == np.float64:
-        one = _factors_of_one(p.tolist())
-        return np.array(one[0]), np.array(one[1])
+        one, its_inverse = _factors_of_one(p.tolist())
+        return cast(Matrix, np.array(one)), cast(Matrix, np.array(its_inverse))
     factor, inverse = np.zeros_like(p), np.zeros_like(p)
     for j in range(k):
         for i in range(j, k):

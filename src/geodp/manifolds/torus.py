@@ -111,9 +111,6 @@ class Torus(Manifold):
     def raw_project(self, x: Array) -> Array:
         return x / np.linalg.vector_norm(x, axis=-1, keepdims=True)
 
-    def raw_project_tangent(self, p: Array, v: Array) -> Array:
-        return v - p * (np.vecdot(p, v) / np.vecdot(p, p))[..., None]
-
     def log_rounding(self, p: Array, reach: float) -> float:
         return 16.0 * EPSILON * math.sqrt(self.d) if reach < math.pi else math.inf
 

@@ -49,13 +49,28 @@ def set_aside(privacy: Privacy, shares: Sequence[float]) -> tuple[list[Privacy],
     return parts, last
 
 
+def share_of(privacy: Privacy, share: float) -> Privacy:
+    """A part of an amount of privacy, delta included: a part and the part that is left keep it together.
+
+    >>> share_of(ApproximateDP(1.0, 1e-6), 0.2)
+    ApproximateDP(epsilon=0.2, delta=2e-07)
+    """
+    match privacy:
+        case GaussianDP():
+            return GaussianDP(privacy.mu * math.sqrt(share))
+        case ApproximateDP():
+            return ApproximateDP(privacy.epsilon * share, privacy.delta * share)
+        case ZeroConcentratedDP():
+            return ZeroConcentratedDP(privacy.rho * share)
+        case PureDP():
+            return PureDP(privacy.epsilon * share)
+    raise TypeError(f"{privacy!r} is no notion of privacy")
+
+
 def halves(privacy: Privacy) -> Privacy:
     """What two releases may spend each, so that both together keep an amount of privacy.
 
     >>> halves(ApproximateDP(1.0, 1e-6)).delta < 5.1e-7, halves(GaussianDP(1.0)).mu < 0.70711
     (True, True)
     """
-    if isinstance(privacy, ApproximateDP):
-        half = 0.5 * (1.0 - 1e-12)
-        return ApproximateDP(privacy.epsilon * half, privacy.delta * half)
-    return split(privacy, [0.5, 0.5])[0]
+    return share_of(privacy, 0.5 * (1.0 - 1e-12))  # sums of floats round up

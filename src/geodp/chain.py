@@ -1,0 +1,209 @@
+"""A ball and a mean in it, planned together: what the whole chain will cost and reach, before anything is spent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+from scipy.special import gammaincinv, ndtri
+
+from geodp.finding import CELLS, Search, Step, enough_records, plan_search, radius_target
+from geodp.inputs import real_number
+from geodp.manifolds import Manifold
+from geodp.manifolds.ball import Ball
+from geodp.measurement import Measurement
+from geodp.planning import Plan, plan
+from geodp.privacy.cost import Cost, compose, selection_epsilon
+from geodp.privacy.notions import Privacy, privacy_of
+from geodp.privacy.splitting import share_of, split
+from geodp.statistics.counts import TangentMean
+from geodp.statistics.mean import FrechetMean
+
+#: Parts of the privacy for the ball among which the best is taken.
+PARTS = (0.1, 0.2, 0.35, 0.5, 0.65)
+
+
+@final
+@dataclass(frozen=True)
+class ChainPlan:
+    """What a private ball and a mean in it would be like, if records spread as was guessed. No data were read.
+
+    ``find`` is the part of the privacy that goes to the ball. ``mean`` is the plan of the mean in a ball of the radius that the
+    search is expected to find. ``enough`` is the number of records from which on the search goes its best way, with medians
+    of all coordinates or a projected mean and a second round. ``guess`` is the radius up to which a ball that you can name
+    without looking is better: it needs no search.
+
+    >>> from geodp import Sphere, plan_chain
+    >>> chain = plan_chain(Sphere(2), n=5000, epsilon=1.0, spread=0.3)
+    >>> [step.what for step in chain.search.steps], chain.radius < 1.0 < chain.enough
+    (['projected mean', 'radius', 'mean', 'radius'], True)
+    """
+
+    search: Search
+    mean: Plan
+    find: float
+    spread: float
+
+    @property
+    def cost(self) -> Cost:
+        """What ball and mean would spend together, in every notion of privacy."""
+        return compose([self.search.cost, self.mean.cost])
+
+    @property
+    def radius(self) -> float:
+        """The radius that the search is expected to find."""
+        return self.mean.ball.radius
+
+    @property
+    def expected_error(self) -> float:
+        """Of the mean, by its noise; clipping costs about as much again."""
+        return self.mean.expected_error
+
+    @cached_property
+    def enough(self) -> int:
+        return enough_records(self.search.start, self.search.privacy)
+
+    @cached_property
+    def guess(self) -> float:
+        ball = self.mean.ball
+        whole = Measurement(FrechetMean(ball), self.mean.n, self._whole).noise.expected_error()
+        return min(self.radius * self.expected_error / whole, 0.999 * ball.max_radius)
+
+    @property
+    def _whole(self) -> Privacy:
+        return share_of(self.search.privacy, 1.0 / self.find)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+        return {
+            "find": self.find,
+            "spread": self.spread,
+            "steps": [str(step) for step in self.search.steps],
+            "cost": self.cost.to_dict(),
+            "radius": self.radius,
+            "expected_error": self.expected_error,
+            "enough_records": self.enough,
+            "guess": self.guess,
+            "mean": self.mean.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        start, n = self.search.start, self.mean.n
+        outer = f"a ball of radius {start.radius:g}" if isinstance(start, Ball) else "all of it"
+        few = f"; {self.enough} records or more could be looked at more closely" if n < self.enough else ""
+        rows = [
+            ("ball", f"{100 * self.find:g}% of the privacy ({self.search.privacy}), from {outer}"),
+            ("search", f"{' -> '.join(step.what for step in self.search.steps)}{few}"),
+            ("radius", f"about {self.radius:.3g}, if records are {self.spread:g} from their centre (root mean square)"),
+            ("mean", f"the rest of the privacy ({self.mean.privacy}): expected error {self.expected_error:.3g} from noise"),
+            ("together", f"{self.cost}; advantage at most {self.cost.advantage:.3g}"),
+            ("or", f"name a ball without looking: better if it holds most records with a radius below {self.guess:.3g}"),
+        ]
+        head = f"{self.search.manifold}: n = {n}, a ball and a mean in it"
+        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
+
+
+def plan_chain(
+    outer: Ball | Manifold,
+    n: int,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    spread: float,
+    find: float | None = None,
+) -> ChainPlan:
+    """Plan :func:`geodp.private_ball` and :func:`geodp.private_mean` in the ball that it finds. Reads no data.
+
+    Parameters
+    ----------
+    outer
+        The wide public ball, or the compact manifold, that the search starts from.
+    n, epsilon, delta, rho, mu
+        The number of records, and the privacy of ball and mean together.
+    spread
+        A guess of how far records are from their centre: the root of the mean squared distance. Nothing private depends on it.
+    find
+        The part of the privacy that goes to the ball. By default that of 10%, 20%, 35%, 50% and 65% with the smallest expected
+        error: many records need little for the ball, and few need much.
+
+    The expected error rests on the guess, and on records that are spread like a normal law. The costs do not.
+
+    >>> import numpy as np
+    >>> from geodp import SPD, Ball
+    >>> outer = Ball(SPD(3), np.eye(3), radius=30.0)
+    >>> chain = plan_chain(outer, n=10_000, epsilon=1.0, spread=0.5)
+    >>> chain.find, chain.cost.epsilon <= 1.0, chain.expected_error < 0.01
+    (0.1, True, True)
+    """
+    whole = privacy_of(epsilon, delta, rho, mu)
+    spread = real_number(spread, "the spread")
+    if not 0.0 < spread < math.inf:
+        raise ValueError(f"the spread must be positive and finite but is {spread:g}: how far are records from their centre?")
+    if find is not None:
+        find = real_number(find, "the part of the privacy for the ball")
+        if not 0.0 < find < 1.0:
+            raise ValueError(f"the part of the privacy for the ball must be between 0 and 1 but is {find:g}: 0.2 is usual")
+    chains = [_planned(outer, n, whole, part, spread) for part in ((find,) if find is not None else PARTS)]
+    return min(chains, key=lambda chain: chain.expected_error)
+
+
+def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread: float) -> ChainPlan:
+    rest = share_of(whole, 1.0 - find)
+    search = plan_search(outer, n, share_of(whole, find), rest)
+    manifold = search.manifold
+    center = outer.center if isinstance(outer, Ball) else manifold.origin
+    limit = 0.999 * Ball(manifold, center, 1e-3).max_radius
+    radius = min(_expected_radius(search, spread, limit), limit)
+    while True:
+        try:
+            FrechetMean(Ball(manifold, center, radius)).check(n)
+            break
+        except ValueError:
+            radius /= 1.1
+    given = rest.parameters()
+    return ChainPlan(search, plan(Ball(manifold, center, radius), n, **given), find, spread)
+
+
+def _expected_radius(search: Search, spread: float, limit: float) -> float:
+    """What the search will find, roughly: each step is as wrong as its noise makes it, and the next one has to make up for it."""
+    manifold, n = search.manifold, search.n
+    reach = search.start.radius if isinstance(search.start, Ball) else limit
+    away, radius = reach, reach
+    for i, step in enumerate(search.steps):
+        match step.what:
+            case "medians" | "scale":
+                away = _median_error(step, manifold, n, reach, spread)
+            case "projected mean":
+                away = min(reach, 2.0 * _mean_error(step, manifold, n, 1.0))
+            case "mean":
+                away = min(radius, _mean_error(step, manifold, n, radius))
+            case "radius":
+                last = i == len(search.steps) - 1
+                outside = radius_target(search.then, step.privacy, manifold, n, last) / n
+                radius = min(math.hypot(_distance_quantile(manifold.dim, spread, 1.0 - min(outside, 0.5)), away), reach)
+    return radius
+
+
+def _median_error(step: Step, manifold: Manifold, n: int, reach: float, spread: float) -> float:
+    """How far medians are from those of the records: by the ranks that the exponential mechanism misses, and by the cells."""
+    if step.what == "scale":
+        return 2.0 * spread  # what the unit of measurement does not explain
+    part = split(step.privacy, [1.0 / manifold.dim] * manifold.dim)[0]
+    missed = min(2.0 / selection_epsilon(part) * math.log(CELLS) / n, 0.49)
+    each = spread / math.sqrt(manifold.dim) * float(ndtri(0.5 + missed)) + reach / CELLS
+    return math.sqrt(manifold.dim) * each
+
+
+def _mean_error(step: Step, manifold: Manifold, n: int, radius: float) -> float:
+    small = 1e-3 * min(1.0, Ball(manifold, manifold.origin, 1e-3).max_radius)
+    noise = Measurement(TangentMean(Ball(manifold, manifold.origin, small)), n, step.privacy).noise
+    return noise.expected_error() * radius / small
+
+
+def _distance_quantile(dim: int, spread: float, q: float) -> float:
+    """Of the length of a normal vector whose root mean square length is ``spread``."""
+    return spread / math.sqrt(dim) * math.sqrt(2.0 * float(gammaincinv(0.5 * dim, q)))
