@@ -526,7 +526,7 @@ def check_chains(case: tuple[Manifold, Any, Any, Any, Any]) -> None:
     if outcome.refusal is None:
         chain: ChainPlan = outcome.value
         if not (
-            math.isfinite(chain.radius + chain.expected_error + chain.guess) and chain.cost.epsilon <= epsilon * (1.0 + 1e-9)
+            math.isfinite(chain.radius + chain.expected_error + chain.guess) and chain.cost.meets(chain.privacy)
         ):
             raise Broken(f"a plan that says {chain}")
 
