@@ -249,6 +249,33 @@ def test_directions_are_uniform(manifold: Manifold, sigma: float) -> None:
     assert min(tests) > LEVEL / len(tests)
 
 
+@pytest.mark.parametrize("kind", ["random", "close", "repeated", "graded"])
+def test_balls_about_eigenvalues_that_floats_find_hold_the_exact_ones(kind: str) -> None:
+    """Against eigenvalues to sixty digits; and the balls are small."""
+    from flint import arb_mat
+    from mpmath import mp
+
+    rng, k = np.random.default_rng(5), 6
+    turn = np.linalg.qr(rng.normal(size=(k, k)))[0]
+    spectrum = {
+        "random": rng.normal(size=k),
+        "close": 1.0 + 1e-13 * np.arange(k),
+        "repeated": np.array([1.0, 1.0, 1.0, 2.0, 2.0, -3.0]),
+        "graded": np.geomspace(1e-9, 1e3, k),
+    }[kind]
+    a = (turn * spectrum) @ turn.T
+    a = 0.5 * (a + a.T)
+    with intervals.working_precision(intervals.COARSE):
+        balls = intervals.symmetric_eigenvalues(arb_mat(a.tolist()))
+        ends = sorted((float(ball.lower()), float(ball.upper())) for ball in balls)
+    with mp.workdps(60):
+        exact = sorted(float(value) for value in mp.eigsy(mp.matrix(a.tolist()), eigvals_only=True))
+    size = np.abs(spectrum).max()
+    for (low, high), value in zip(ends, exact, strict=True):
+        assert low - 1e-16 * size <= value <= high + 1e-16 * size
+        assert high - low <= 1e-12 * size
+
+
 def test_eigenvalues_and_axes_on_positive_definite_matrices() -> None:
     manifold, sigma = SPD(2), 0.9
     center, values = draws(manifold, sigma, 2500, seed=8)

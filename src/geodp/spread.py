@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal, NamedTuple, Unpack, final, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, final, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,19 +29,21 @@ from geodp.laws.flat import FlatNoise
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.functions import symmetric_from_vector
-from geodp.privacy.ledger import Ledger
 from geodp.privacy.notions import privacy_of
 from geodp.receipt import KINDS, GroupedRelease, Kind, Release
 from geodp.records.dataset import Dataset, Labels, Who
 from geodp.release import Options, Order, released
 from geodp.statistics.spread import Covariance, FrechetVariance, SecondMoment, Variance
 
+if TYPE_CHECKING:
+    from geodp.privacy.ledger import Ledger
+
 About = Literal["center", "mean"]
 
 #: With this probability no eigenvalue is further from the true one than the level of the noise.
 CONFIDENCE = 0.95
-#: Random matrices drawn for the law of the largest eigenvalue of noise, and the numbers that all of them may have.
-_SPECTRA, _MOST_NUMBERS = 4000, 40_000_000
+#: Random matrices drawn for the law of the largest eigenvalue of noise, and what their sizes to the power of three add up to.
+_SPECTRA, _MOST_WORK = 4000, 40_000_000
 
 
 @final
@@ -501,7 +503,7 @@ def _unit_norms(d: int) -> Array:
     """Largest eigenvalues in size of random symmetric matrices of length 1 and uniform direction: drawn with a fixed seed."""
     dim = d * (d + 1) // 2
     rng = np.random.default_rng(20)
-    size = int(min(_SPECTRA, max(50, _MOST_NUMBERS // (d * d))))
+    size = int(min(_SPECTRA, max(50, _MOST_WORK // d**3)))  # the larger they are, the less their largest eigenvalues differ
     found = []
     for start in range(0, size, 500):
         vectors = rng.standard_normal((min(500, size - start), dim))
