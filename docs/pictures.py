@@ -19,7 +19,7 @@ from geodp.auditing import worst_case_pair
 from geodp.files import parse_manifold
 from geodp.inputs import Array
 from geodp.laws import exact
-from geodp.plots import BLUE, GREEN, GREY, ORANGE, ellipsoids, error_against_n
+from geodp.plots import BLUE, GREEN, GREY, ORANGE, ellipsoids, error_against_n, principal_geodesics
 from geodp.privacy.cost import Cost, LaplaceCost, PureCost
 
 IMAGES = Path(__file__).parent / "images"
@@ -378,6 +378,36 @@ def summary() -> None:
     _finish(figure, axes, "summary.png", loc="upper right")
 
 
+def geodesics() -> None:
+    """Principal geodesics of the shipped tensors."""
+    x = geodp.data.load("dti_tensors")
+    ball = geodp.Ball(geodp.SPD(3), 0.75 * np.eye(3), radius=1.5)
+    release = geodp.private_covariance(x, ball, 1.0, 1e-6, about="mean", simulate=np.random.default_rng(5))
+    principal_geodesics(release.components(), IMAGES / "geodesics.png")
+
+
+def people() -> None:
+    """What it costs to protect persons, a private number, and private groups: the same records each time."""
+    ball = geodp.Ball(geodp.SPD(3), 0.75 * np.eye(3), radius=1.5)
+    records, each = 3000, np.array([1, 2, 3, 5, 10, 20, 30])
+    figure, axes = _figure()
+    one = geodp.plan(ball, n=records, epsilon=1.0).expected_error
+    axes.loglog(each, np.full(len(each), one), color=GREY, linewidth=2, label="protects a record")
+    persons = [geodp.plan(ball, n=records // k, epsilon=1.0).expected_error for k in each]
+    axes.loglog(each, persons, "o-", color=BLUE, linewidth=2, label="protects a person")
+    # a tenth of the privacy goes to the count, and about 23 persons are left out to be on the safe side
+    numbers = [geodp.plan(ball, n=records // k - 23, epsilon=0.9).expected_error for k in each]
+    axes.loglog(each, numbers, "s--", color=ORANGE, linewidth=2, label="protects a person, and how many there are")
+    axes.set(
+        xlabel=f"records a person ({records} records in all)",
+        ylabel="expected error of the mean",
+        title="SPD(3), radius 1.5, epsilon = 1",
+    )
+    axes.set_xticks(each, [str(k) for k in each], minor=False)
+    axes.minorticks_off()
+    _finish(figure, axes, "people.png")
+
+
 def many_records() -> None:
     figure, axes = _figure()
     counts = np.geomspace(1e3, 1e9, 25).astype(int)
@@ -555,6 +585,8 @@ PICTURES = {
         notions,
         tradeoff,
         summary,
+        geodesics,
+        people,
         many_records,
         torus,
         sensitivity_curves,

@@ -59,14 +59,18 @@ from geodp import (
     PureDP,
     Release,
     ZeroConcentratedDP,
+    compare,
+    confidence_region,
     frechet_mean,
     frechet_means,
     plan,
     private_ball,
+    private_covariance,
     private_coverage,
     private_mean,
     private_projected_mean,
     private_summary,
+    private_variance,
     sensitivity,
 )
 from geodp.files import layouts, parse_center, parse_manifold, read_records
@@ -451,6 +455,8 @@ def check_surveys(case: tuple[Records, Any]) -> None:
         lambda x: private_ball(x, outer, epsilon),
         lambda x: private_coverage(x, a_ball(manifold), epsilon),
         lambda x: private_projected_mean(x, manifold, epsilon),
+        lambda x: private_variance(x, a_ball(manifold), epsilon, about="mean"),
+        lambda x: private_covariance(x, a_ball(manifold), epsilon),
     ):
         made = [given_records.make(which) for which in (0, 1)]
         outcomes = [attempt(lambda x=x, survey=survey: survey(x)) for x in made]
@@ -462,6 +468,14 @@ def check_surveys(case: tuple[Records, Any]) -> None:
             json.loads(outcomes[0].value.to_json())
             if not str(outcomes[0].value).startswith("PRIVATE"):
                 raise Broken("no receipt")
+    x, ball = given_records.make(0), a_ball(manifold)
+    mean, spread = (attempt(lambda kind=kind: kind(x, ball, epsilon)) for kind in (private_mean, private_covariance))
+    if mean.refusal is None and spread.refusal is None:
+        for about in (confidence_region, compare):
+            given = (spread.value,) if about is confidence_region else (mean.value, spread.value, None)
+            outcome = attempt(lambda about=about, given=given: about(mean.value, *given))
+            if outcome.refusal is not None or not math.isfinite(json.loads(outcome.value.to_json()).get("radius", 0.0)):
+                raise Broken(f"nothing is said about the population: {outcome.refusal}")
 
 
 def check_notions(case: tuple[Any, Any, Any, Any]) -> None:
@@ -958,6 +972,9 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     "directory": st.sampled_from(["good.csv", "good.csv/x", "/dev/null/x"]),
     "first": st.sampled_from(["good.csv", "good.csv", "secret.npy", "no.csv", "folder"]),
     "second": st.sampled_from(["good.csv", "good.csv", "secret.npy", "no.csv", "folder"]),
+    "about": st.sampled_from(["center", "mean", "median", ""]),
+    "first_spread": st.sampled_from(["good.csv", "no.csv", "folder", ""]),
+    "second_spread": st.sampled_from(["good.csv", "secret.npy", "folder", ""]),
     "path": st.sampled_from(["float", "float", "exact", "release", "x", ""]),
     "draws": st.sampled_from(["50", "50", "1", "0", "-1", "x"]),
     "confidence": st.sampled_from(["0.99", "0.99", "0", "1", "-1", "nan", "x"]),
@@ -1035,13 +1052,14 @@ def without_value(text: str) -> str:
     with contextlib.suppress(ValueError):
         stored = json.loads(text)
         if isinstance(stored, dict):
-            stored.pop("value", None)
+            for name in ("value", "vector", "error"):  # an error may be computed from the value
+                stored.pop(name, None)
         if isinstance(stored, list):
             for charge in stored:
                 (charge.get("receipt") or {}).pop("value", None)
         return json.dumps(stored)
-    if text.startswith("PRIVATE MEAN") and "\n  privacy " in text:
-        return "PRIVATE MEAN" + text[text.index("\n  privacy ") :]
+    if text.startswith("PRIVATE ") and "\n  privacy " in text:
+        return text[: text.index("\n")] + text[text.index("\n  privacy ") :]
     return text
 
 

@@ -34,6 +34,11 @@ class ChainPlan:
     search is expected to find. ``enough`` is the number of records from which on the search goes its best way, with medians
     of all coordinates or a projected mean and a second round. ``guess`` is the radius up to which a ball that you can name
     without looking is better: it needs no search.
+
+    >>> from geodp import Sphere, plan_chain
+    >>> chain = plan_chain(Sphere(2), n=5000, epsilon=1.0, spread=0.3)
+    >>> [step.what for step in chain.search.steps], chain.radius < 1.0 < chain.enough
+    (['projected mean', 'radius', 'mean', 'radius'], True)
     """
 
     search: Search

@@ -360,6 +360,13 @@ class GroupedRelease(Mapping[Name, Release]):
     """One release for each group, by its name. They were charged together: every record, or person, is in one group only.
 
     If labels are private a replacement may change two groups: then all together cost what two of the releases cost.
+
+    >>> import numpy as np
+    >>> from geodp import Ball, Sphere, private_mean
+    >>> x = np.tile([0.0, 0.0, 1.0], (600, 1))
+    >>> means = private_mean(x, Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), epsilon=1.0, by=["a", "b", "b"] * 200)
+    >>> {name: release.n for name, release in means.items()}, means.cost.epsilon
+    ({'a': 200, 'b': 400}, 1.0)
     """
 
     releases: Mapping[Name, Release]

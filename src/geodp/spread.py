@@ -40,8 +40,8 @@ About = Literal["center", "mean"]
 
 #: With this probability no eigenvalue is further from the true one than the level of the noise.
 CONFIDENCE = 0.95
-#: Random matrices drawn for the law of the largest eigenvalue of noise, and the numbers that all of them may have.
-_SPECTRA, _MOST_NUMBERS = 4000, 40_000_000
+#: Random matrices drawn for the law of the largest eigenvalue of noise, and what their sizes to the power of three add up to.
+_SPECTRA, _MOST_WORK = 4000, 40_000_000
 
 
 @final
@@ -501,7 +501,7 @@ def _unit_norms(d: int) -> Array:
     """Largest eigenvalues in size of random symmetric matrices of length 1 and uniform direction: drawn with a fixed seed."""
     dim = d * (d + 1) // 2
     rng = np.random.default_rng(20)
-    size = int(min(_SPECTRA, max(50, _MOST_NUMBERS // (d * d))))
+    size = int(min(_SPECTRA, max(50, _MOST_WORK // d**3)))  # the larger they are, the less their largest eigenvalues differ
     found = []
     for start in range(0, size, 500):
         vectors = rng.standard_normal((min(500, size - start), dim))

@@ -34,6 +34,14 @@ def open_budget(
             "adds rhos up to the largest that implies epsilon and delta, good for many.",
         ),
     ] = None,
+    neighbours: Annotated[
+        str,
+        typer.Option(
+            "--neighbours",
+            help="Who is protected: 'replace one record', 'replace one person', 'add or remove one record' or "
+            "'add or remove one person'. Releases that imply it are taken.",
+        ),
+    ] = "replace one record",
     ledger: LedgerOption = DEFAULT_LEDGER,
 ) -> None:
     """Give a data set a total budget: --epsilon, --epsilon and --delta, --rho, or --mu.
@@ -46,7 +54,7 @@ def open_budget(
         from geodp.privacy.ledger import Ledger
 
         book = Ledger(ledger)
-        book.open(dataset, epsilon, delta=delta, rho=rho, mu=mu, compose=compose)
+        book.open(dataset, epsilon, delta=delta, rho=rho, mu=mu, compose=compose, neighbours=neighbours)
         given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
         named = [f"{name} {value}" for name, value in given.items() if value is not None]
         total = epsilon if len(named) == 1 and epsilon is not None else " and ".join(named)
