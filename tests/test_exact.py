@@ -195,7 +195,12 @@ def test_radii_follow_the_radial_law(manifold: Manifold, sigma: float, family: s
 
 
 @pytest.mark.parametrize(
-    ("manifold", "sigma"), [(Euclidean(2000), 0.1), (Sphere(1000), 1e-3), (Hyperbolic(300), 1e-3)], ids=lambda value: str(value)
+    ("manifold", "sigma"),
+    [
+        (Hyperbolic(300), 1e-3),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((Euclidean(2000), 0.1), (Sphere(1000), 1e-3))),
+    ],
+    ids=lambda value: str(value),
 )
 def test_radii_follow_the_radial_law_in_high_dimension(manifold: Manifold, sigma: float) -> None:
     center, values = draws(manifold, sigma, 60, seed=3)
@@ -242,6 +247,33 @@ def test_directions_are_uniform(manifold: Manifold, sigma: float) -> None:
     spun = directions @ stats.ortho_group(d, seed=1).rvs()
     tests += [stats.kstest(column**2, stats.beta(0.5, 0.5 * (d - 1)).cdf).pvalue for column in spun.T]
     assert min(tests) > LEVEL / len(tests)
+
+
+@pytest.mark.parametrize("kind", ["random", "close", "repeated", "graded"])
+def test_balls_about_eigenvalues_that_floats_find_hold_the_exact_ones(kind: str) -> None:
+    """Against eigenvalues to sixty digits; and the balls are small."""
+    from flint import arb_mat
+    from mpmath import mp
+
+    rng, k = np.random.default_rng(5), 6
+    turn = np.linalg.qr(rng.normal(size=(k, k)))[0]
+    spectrum = {
+        "random": rng.normal(size=k),
+        "close": 1.0 + 1e-13 * np.arange(k),
+        "repeated": np.array([1.0, 1.0, 1.0, 2.0, 2.0, -3.0]),
+        "graded": np.geomspace(1e-9, 1e3, k),
+    }[kind]
+    a = (turn * spectrum) @ turn.T
+    a = 0.5 * (a + a.T)
+    with intervals.working_precision(intervals.COARSE):
+        balls = intervals.symmetric_eigenvalues(arb_mat(a.tolist()))
+        ends = sorted((float(ball.lower()), float(ball.upper())) for ball in balls)
+    with mp.workdps(60):
+        exact = sorted(float(value) for value in mp.eigsy(mp.matrix(a.tolist()), eigvals_only=True))
+    size = np.abs(spectrum).max()
+    for (low, high), value in zip(ends, exact, strict=True):
+        assert low - 1e-16 * size <= value <= high + 1e-16 * size
+        assert high - low <= 1e-12 * size
 
 
 def test_eigenvalues_and_axes_on_positive_definite_matrices() -> None:

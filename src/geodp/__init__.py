@@ -11,22 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from geodp._version import __version__
-from geodp.manifolds import (
-    HPD,
-    SPD,
-    Euclidean,
-    Grassmann,
-    Hyperbolic,
-    Manifold,
-    PlanarShapes,
-    Product,
-    Rotations,
-    SPDLogEuclidean,
-    Sphere,
-    Torus,
-)
-from geodp.manifolds.ball import Ball
-from geodp.statistics.sensitivity import sensitivity
 
 if TYPE_CHECKING:
     from geodp import data as data
@@ -35,6 +19,21 @@ if TYPE_CHECKING:
     from geodp.chain import ChainPlan, plan_chain
     from geodp.finding import private_ball
     from geodp.laws.families import Gaussian, Laplace
+    from geodp.manifolds import (
+        HPD,
+        SPD,
+        Euclidean,
+        Grassmann,
+        Hyperbolic,
+        Manifold,
+        PlanarShapes,
+        Product,
+        Rotations,
+        SPDLogEuclidean,
+        Sphere,
+        Torus,
+    )
+    from geodp.manifolds.ball import Ball
     from geodp.planning import Plan, plan
     from geodp.privacy.ledger import BudgetExhausted, Ledger, LedgerError, LedgerLocked
     from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from geodp.spread import private_covariance, private_variance
     from geodp.statistics.many import MeanResults, frechet_means
     from geodp.statistics.mean import MeanResult, frechet_mean
+    from geodp.statistics.sensitivity import sensitivity
 
 __all__ = [
     "HPD",
@@ -98,8 +98,27 @@ __all__ = [
     "sensitivity",
 ]
 
-#: Names whose modules need heavier libraries: they are loaded when first used.
+#: Where each name is. It is loaded when first used: the libraries behind some take long to load, NumPy among them.
 _LATER = {
+    **dict.fromkeys(
+        (
+            "HPD",
+            "SPD",
+            "Euclidean",
+            "Grassmann",
+            "Hyperbolic",
+            "Manifold",
+            "PlanarShapes",
+            "Product",
+            "Rotations",
+            "SPDLogEuclidean",
+            "Sphere",
+            "Torus",
+        ),
+        "geodp.manifolds",
+    ),
+    "Ball": "geodp.manifolds.ball",
+    "sensitivity": "geodp.statistics.sensitivity",
     "AuditResult": "geodp.auditing",
     "audit": "geodp.auditing",
     "Gaussian": "geodp.laws.families",

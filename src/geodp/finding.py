@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 from secrets import SystemRandom
-from typing import Any, Literal, Unpack, final, get_args
+from typing import TYPE_CHECKING, Any, Literal, Unpack, final, get_args
 
 import numpy as np
 
@@ -45,7 +45,6 @@ from geodp.manifolds.ball import Ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.selection import Selection
 from geodp.privacy.cost import Cost, compose, cost_from_dict, cost_of, laplace_ratio, pure_epsilon, selection_epsilon
-from geodp.privacy.ledger import Ledger
 from geodp.privacy.neighbours import Unit, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
@@ -55,6 +54,9 @@ from geodp.release import Account, computed, used
 from geodp.statistics.counts import Count, TangentMean, below, beyond
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean, embedding_of
+
+if TYPE_CHECKING:
+    from geodp.privacy.ledger import Ledger
 
 What = Literal["scale", "medians", "projected mean", "mean", "radius"]
 

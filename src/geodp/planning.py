@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, final, get_args
 
-from scipy.optimize import brentq
-
+from geodp.arithmetic.bracketing import zero_between
 from geodp.inputs import moderate_length, real_number, whole_number
 from geodp.laws.flat import Family, FlatNoise
 from geodp.manifolds.ball import Ball, checked_ball
@@ -406,7 +405,7 @@ class _Goal:
             if high == most:
                 return math.exp(most)
             low, high, step = high, min(high + step, most), 2.0 * step
-        return math.exp(brentq(excess, low, high, xtol=1e-11))
+        return math.exp(zero_between(excess, low, high, absolute=1e-11))
 
     def _widest(self, candidate: Candidate) -> float:
         if candidate.kind == "tangent" or candidate.family == "gaussian":

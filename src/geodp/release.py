@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 from textwrap import shorten
-from typing import Any, NamedTuple, Protocol, TypedDict, TypeVar, Unpack, final, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, TypeVar, Unpack, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,7 +46,6 @@ from geodp.measurement import Measurement
 from geodp.mechanisms.choice import MechanismName
 from geodp.mechanisms.mechanism import Mechanism
 from geodp.privacy.cost import Cost, compose, cost_of
-from geodp.privacy.ledger import Ledger, LedgerError
 from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import halves
@@ -69,6 +68,9 @@ from geodp.statistics.mean import FrechetMean, Progress
 from geodp.statistics.projected import ProjectedMean
 from geodp.statistics.sensitivity import Bound
 from geodp.statistics.statistic import ClaimedSummary, Statistic
+
+if TYPE_CHECKING:
+    from geodp.privacy.ledger import Ledger
 
 T = TypeVar("T")
 
@@ -463,7 +465,7 @@ class Account(NamedTuple):
         """The account, or a sentence about what does not go together."""
         if (ledger is None) != (dataset is None):
             raise ValueError("a ledger and the name of a data set in it go together: give both or neither")
-        if ledger is not None and not isinstance(ledger, Ledger):
+        if ledger is not None and not _is_ledger(ledger):
             raise TypeError(f"the ledger must be a Ledger but is of type {type(ledger).__name__}: open it with geodp.Ledger(url)")
         if ledger is not None and simulate is not None:
             raise ValueError("a simulation is not private and spends no budget: leave out the ledger or simulate")
@@ -494,6 +496,8 @@ class Account(NamedTuple):
             self.ledger.attach(charge, receipt())
         except Exception as error:
             # of the ledger's sentence only what happened: its advice, to try again, would be wrong here
+            from geodp.privacy.ledger import LedgerError
+
             why = str(error).partition(": ")[0] if isinstance(error, LedgerError) else type(error).__name__
             with warnings.catch_warnings():
                 warnings.simplefilter("always")  # where warnings are errors it would take the value along after all
@@ -787,3 +791,9 @@ def _check_options(project: Any, simulate: Any) -> None:
 
 def _flag(project: Any) -> bool | None:
     return None if project is None else bool(project)
+
+
+def _is_ledger(ledger: Any) -> bool:
+    from geodp.privacy.ledger import Ledger  # which takes long to load
+
+    return isinstance(ledger, Ledger)

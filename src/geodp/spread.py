@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal, NamedTuple, Unpack, final, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, final, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,12 +29,14 @@ from geodp.laws.flat import FlatNoise
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.functions import symmetric_from_vector
-from geodp.privacy.ledger import Ledger
 from geodp.privacy.notions import privacy_of
 from geodp.receipt import KINDS, GroupedRelease, Kind, Release
 from geodp.records.dataset import Dataset, Labels, Who
 from geodp.release import Options, Order, released
 from geodp.statistics.spread import Covariance, FrechetVariance, SecondMoment, Variance
+
+if TYPE_CHECKING:
+    from geodp.privacy.ledger import Ledger
 
 About = Literal["center", "mean"]
 

@@ -9,11 +9,14 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+
+if TYPE_CHECKING:
+    from geodp.privacy.ledger import Ledger
 
 DEFAULT_LEDGER = "sqlite:///geodp-budget.db"
 
@@ -29,6 +32,15 @@ class _Screen(Console):
 
 screen = _Screen()
 errors = Console(stderr=True)
+
+
+def ledger_at(url: str | None) -> Ledger | None:
+    """The ledger, if one is asked for. Its library takes long to load."""
+    if url is None:
+        return None
+    from geodp.privacy.ledger import Ledger
+
+    return Ledger(url)
 
 
 @contextmanager

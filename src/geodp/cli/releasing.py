@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 import typer
 from rich.table import Table
 
-from geodp.cli.common import JsonOption, one_sentence, screen
+from geodp.cli.common import JsonOption, ledger_at, one_sentence, screen
 from geodp.cli.options import (
     BallOption,
     BoundOption,
@@ -91,7 +91,6 @@ def mean(
     by `geodp check`, to the curator alone.
     """
     with one_sentence():
-        from geodp.privacy.ledger import Ledger
         from geodp.privacy.notions import privacy_of
         from geodp.release import private_mean
 
@@ -100,7 +99,7 @@ def mean(
         if out is not None:
             check_place(out)
         check_account(ledger, dataset)
-        book = Ledger(ledger) if ledger is not None else None
+        book = ledger_at(ledger)
         x: Any
         if dask is None:
             x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
@@ -168,7 +167,6 @@ def ball(
     with one_sentence():
         from geodp.files import parse_manifold
         from geodp.finding import private_ball
-        from geodp.privacy.ledger import Ledger
         from geodp.privacy.notions import privacy_of
 
         space = parse_manifold(manifold)
@@ -177,7 +175,7 @@ def ball(
         if out is not None:
             check_place(out)
         check_account(ledger, dataset)
-        book = Ledger(ledger) if ledger is not None else None
+        book = ledger_at(ledger)
         x = dataset_of(file, space, columns, layout, header, unit, neighbours)
         release = private_ball(x, outer, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)
@@ -211,7 +209,6 @@ def coverage(
     Example: **geodp coverage tensors.csv --manifold "SPD(3)" --radius 1.5 --epsilon 0.05**
     """
     with one_sentence():
-        from geodp.privacy.ledger import Ledger
         from geodp.privacy.notions import privacy_of
         from geodp.release import private_coverage
 
@@ -220,7 +217,7 @@ def coverage(
         if out is not None:
             check_place(out)
         check_account(ledger, dataset)
-        book = Ledger(ledger) if ledger is not None else None
+        book = ledger_at(ledger)
         x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
         release = private_coverage(x, place, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)

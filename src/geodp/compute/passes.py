@@ -339,7 +339,7 @@ class SPD3(_CompiledSPD):
         from geodp.compute import kernels
 
         each, blocks, weights = np.empty((len(records), 6)), _rows(records, 8), np.ones(len(records))
-        records = np.require(records.view(np.ndarray), requirements=["C", "W"])
+        records = as_compiled_code_knows_it(records)
         # shortening coordinates clips as well, and takes no exponentials
         kernels.spd3(records, weights, *self.frame(ball.center), math.inf, Pass.BLOCK, blocks, each, ball.radius)
         return each

@@ -18,9 +18,9 @@ from statistics import NormalDist
 from typing import Any, ClassVar, final
 
 from flint import arb
-from scipy.optimize import brentq
 from scipy.special import erfinv
 
+from geodp.arithmetic.bracketing import zero_between
 from geodp.inputs import real_number
 from geodp.privacy.curves import (
     LaplaceCurve,
@@ -102,7 +102,7 @@ class Cost(ABC):
         def excess(epsilon: float) -> float:
             return math.log(max(self.delta_at(epsilon), 1e-320) / delta)
 
-        epsilon = brentq(excess, 0.0, most, xtol=1e-300, rtol=1e-11, maxiter=200)
+        epsilon = zero_between(excess, 0.0, most, absolute=1e-300, relative=1e-11)
         step = _CLOSE
         while self.delta_at(epsilon) > delta:  # from the claim's safe side
             epsilon, step = epsilon * (1.0 + step), 2.0 * step
@@ -535,7 +535,7 @@ def _largest(kept: Callable[[float], bool], excess: Callable[[float], float], gu
     else:
         while excess(high) <= 0.0:
             low, high, step = high, high * (1.0 + step), 4.0 * step
-    found = brentq(excess, low, high, xtol=1e-300, rtol=0.1 * _CLOSE)
+    found = zero_between(excess, low, high, absolute=1e-300, relative=0.1 * _CLOSE)
     step = _CLOSE
     while not kept(found):
         found, step = found * (1.0 - step), 2.0 * step
