@@ -461,6 +461,7 @@ def check_surveys(case: tuple[Records, Any]) -> None:
         lambda x: private_projected_mean(x, manifold, epsilon),
         lambda x: private_variance(x, a_ball(manifold), epsilon, about="mean"),
         lambda x: private_covariance(x, a_ball(manifold), epsilon),
+        lambda x: private_covariance(x, a_ball(manifold), epsilon, about="mean"),
     ):
         made = [given_records.make(which) for which in (0, 1)]
         outcomes = [attempt(lambda x=x, survey=survey: survey(x)) for x in made]

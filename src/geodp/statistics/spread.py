@@ -224,8 +224,9 @@ class Covariance(_AboutBall):
         return np.concatenate([vector_from_symmetric(moments / n), self.unit * means / n])
 
     def mean(self, vector: Array) -> Array:
-        """The mean of the normal coordinates that a vector stands for."""
-        return vector[-self.domain.manifold.dim :] / self.unit
+        """The mean of the normal coordinates that a vector stands for, shortened to the radius, which no true mean exceeds."""
+        mean = vector[-self.domain.manifold.dim :] / self.unit
+        return np.asarray(mean * min(1.0, self.domain.radius / max(float(np.linalg.vector_norm(mean)), 1e-300)))
 
     def second_moment(self, vector: Array) -> Array:
         """The second moment about the centre that a vector stands for."""
