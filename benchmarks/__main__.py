@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.page import page
 from benchmarks.timing import bytes_per_second, markdown
 
-SUITES = ("geometry", "mean", "noise", "release", "scale")
+SUITES = ("geometry", "mean", "small", "noise", "release", "scale")
 LIBRARIES = ("numpy", "scipy", "numba", "python-flint", "pyriemann", "dask", "distributed")
 RESULTS = Path("docs/performance.json")
 

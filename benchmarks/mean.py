@@ -103,12 +103,13 @@ def row(manifold: Manifold, count: int, spread: float, radius: float) -> list[Ce
 
 def growth(most: int) -> Table:
     rows: list[list[Cell | str]] = []
+    frechet_mean(*case(SPD(2), 100_000, 0.8, 4.0))  # loads it
     for exponent in range(2, most + 1):
         x, ball = case(SPD(2), 10**exponent, 0.8, 4.0)
         frechet_mean(x, ball)
         (seconds,) = best_seconds(lambda x=x, ball=ball: frechet_mean(x, ball), rounds=5)
         rows.append([f"1e{exponent}", duration(seconds), duration(seconds / len(x))])
-    note = "Up to 25,000 matrices the passes are NumPy's, so that nobody waits for compiled code to be loaded."
+    note = "In a process that has loaded compiled code; see small and many for one that has not."
     return Table(
         "SPD(2) in memory, default tolerance: cost against the number of records", ["n", "time", "time a record"], rows, note
     )

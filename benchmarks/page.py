@@ -30,6 +30,7 @@ python -m benchmarks --page docs/performance.md
 ABOUT = {
     "geometry": "## Geometry",
     "mean": "## Fréchet means",
+    "small": "## Small and many",
     "noise": "## Noise",
     "release": "## A release, and what comes before it",
     "scale": "## Scale\n\nWhat follows from this for larger clusters: [scale](scale.md).",

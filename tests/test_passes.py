@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from cases import random_points
 
-from geodp import SPD, Ball, Manifold, SPDLogEuclidean, Sphere, frechet_mean
+from geodp import SPD, Ball, Manifold, Rotations, SPDLogEuclidean, Sphere, frechet_mean
 from geodp.compute import kernels, passes, spd_kernel
 from geodp.inputs import EPSILON
 from geodp.manifolds.functions import vector_from_symmetric
@@ -34,8 +34,9 @@ FAST = [
     (SPD(9), passes.SPDCompiled),
     (SPD(25), passes.SPDCompiled),
     (Sphere(2), passes.Sphere2),
-    (Sphere(2), passes.SphereAny),
-    (Sphere(3, curvature=4.0), passes.SphereAny),
+    (Rotations(3), passes.Rotations3),
+    (Sphere(2), passes.RankOne),
+    (Sphere(3, curvature=4.0), passes.RankOne),
     (Sphere(3, curvature=4.0), passes.SphereLarge),
     (Sphere(40), passes.SphereLarge),
 ]
@@ -78,7 +79,7 @@ def test_the_hessian_predicts_how_the_gradient_changes(manifold: Manifold, kind:
     evaluator = kind(manifold)
     result = evaluator.evaluate(p, x, None)
     moved = manifold.exp(p, manifold.tangent(p, evaluator.step(p, result.log / len(x), result.hessian / result.seen)))
-    newton = kind in (passes.SPD2, passes.Sphere2)
+    newton = kind in (passes.SPD2, passes.Sphere2, passes.Rotations3)
     assert manifold.dist(moved, mean) < (2e-6 if newton else 1.5e-4)
 
 
@@ -185,6 +186,7 @@ KERNELS: dict[type[passes.Evaluator], Callable[[], Any]] = {
     passes.SPD3: lambda: kernels.spd3,
     passes.SPDCompiled: lambda: spd_kernel.spd,
     passes.Sphere2: lambda: kernels.sphere2,
+    passes.Rotations3: lambda: kernels.rotations3,
     passes.SphereLarge: lambda: kernels.sphere,
 }
 
@@ -220,7 +222,7 @@ def test_large_data_use_the_compiled_passes_and_small_data_do_not(monkeypatch: p
     assert type(passes.best_evaluator(SPD(2), 10**6)) is passes.SPD2
     assert type(passes.best_evaluator(SPD(3), None)) is passes.SPD3
     assert type(passes.best_evaluator(Sphere(2), 10**6)) is passes.Sphere2
-    assert type(passes.best_evaluator(Sphere(2), 10)) is passes.SphereAny
+    assert type(passes.best_evaluator(Sphere(2), 10)) is passes.RankOne
     assert type(passes.best_evaluator(Sphere(1000), 10**4)) is passes.SphereLarge
     assert type(passes.best_evaluator(SPD(10), 10)) is passes.SPDLarge
     assert type(passes.best_evaluator(SPD(10), 10**4)) is passes.SPDCompiled

@@ -42,14 +42,14 @@ def inside(ball: Ball, count: int, seed: int = 0) -> Array:
 
 def far_outside(ball: Ball) -> Array:
     manifold = ball.manifold
-    times = 2.5 if isinstance(manifold, Sphere) else 8.0
+    times = 2.5 if isinstance(manifold, Sphere | Rotations) else 8.0
     return manifold.exp(ball.center, manifold.tangent(ball.center, times * ball.radius * np.eye(manifold.dim)[0]))
 
 
 # ---------------------------------------------------------------------- time
 
 #: Enough records for compiled passes, and no more.
-COMPILED = [(SPD(2), 26_000), (SPD(3), 12_000), (SPD(6), 3_000), (Sphere(2), 34_000), (Sphere(60), 2_000)]
+COMPILED = [(SPD(2), 26_000), (SPD(3), 12_000), (SPD(6), 3_000), (Sphere(2), 34_000), (Sphere(60), 2_000), (Rotations(3), 12_000)]
 
 
 def with_odd_ones(ball: Ball, x: Array, every: int) -> dict[str, Array]:

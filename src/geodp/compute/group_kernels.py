@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.compute.kernels import cholesky, compiled, far_matrix, spd2, spd3, sphere2
+from geodp.compute.kernels import cholesky, compiled, far_matrix, rotations3, spd2, spd3, sphere2
 from geodp.inputs import Array
 from geodp.manifolds.spd import LEAST_SPREAD, MOST_LOST, MOST_SPREAD
 
@@ -222,3 +222,16 @@ def _largest(starts: Integers) -> int:
     for g in range(len(starts) - 1):
         most = max(most, starts[g + 1] - starts[g])
     return most
+
+
+@compiled
+def rotations3_groups(x: Array, starts: Integers, points: Array, radius: float, block: int, rows: Array) -> None:
+    """Rotations of space."""
+    row, weights = 0, np.ones(_largest(starts))
+    for g in range(len(points)):
+        begin, end = starts[g], starts[g + 1]
+        after = row + (end - begin + block - 1) // block
+        if end > begin:
+            blocks = rows[row:after]
+            blocks[:, -1] = rotations3(x[begin:end], weights, points[g], radius, block, blocks)
+        row = after

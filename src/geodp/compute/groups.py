@@ -20,11 +20,13 @@ from geodp.compute.passes import (
     follow,
     follow_spd,
     mean_hessian,
+    rotations3_sums,
+    solved,
     spd3_coordinates,
     worth_compiled_code,
 )
 from geodp.inputs import Array
-from geodp.manifolds import SPD, Sphere
+from geodp.manifolds import SPD, Rotations, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import spectral, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
@@ -292,6 +294,21 @@ class Sphere2Groups(CompiledGroups):
         return GroupPass(points, log, square, reach, np.stack(step, axis=-1))
 
 
+class Rotations3Groups(CompiledGroups):
+    """Rotations of space, with Newton's step."""
+
+    columns, hessian = 11, "in full"
+
+    def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
+        from geodp.compute import group_kernels
+
+        group_kernels.rotations3_groups(records, starts, points, radius, Pass.BLOCK, rows)
+
+    def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
+        log, square, hessian = rotations3_sums(sums)
+        return GroupPass(points, log, square, reach, solved(hessian, log))
+
+
 def best_group_evaluator(ball: Ball, count: int) -> GroupEvaluator:
     """The fastest evaluator for so many records in groups."""
     manifold, numbers = ball.manifold, count * math.prod(ball.manifold.point_shape)
@@ -299,6 +316,7 @@ def best_group_evaluator(ball: Ball, count: int) -> GroupEvaluator:
         SPD(2): (SPD2Groups, "group_kernels.spd2_groups"),
         SPD(3): (SPD3Groups, "group_kernels.spd3_groups"),
         Sphere(2): (Sphere2Groups, "group_kernels.sphere2_groups"),
+        Rotations(3): (Rotations3Groups, "group_kernels.rotations3_groups"),
     }
     if manifold in compiled:
         kind, kernel = compiled[manifold]

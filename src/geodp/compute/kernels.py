@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from geodp.inputs import Array
+from geodp.inputs import EPSILON, Array
 from geodp.manifolds.manifold import TOLERANCE
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -796,4 +796,138 @@ def sphere(x: Array, weights: Array, p: Array, size: float, radius: float, block
         row = blocks[start // block]
         row[: len(p)] = total
         row[len(p)], row[len(p) + 1] = along, squares
+    return farthest
+
+
+# ------------------------------------------------------------------ rotations
+
+
+@compiled
+def _quaternion(a: Array, sines: Array, q: Array) -> None:
+    """The unit quaternion, scalar first and not negative, of a rotation ``a`` with the skew part of ``sines``, in ``q``.
+
+    Of its four entries the largest is a root and the others are quotients by it, so that nothing cancels.
+    """
+    s0, s1, s2 = sines[2, 1] - sines[1, 2], sines[0, 2] - sines[2, 0], sines[1, 0] - sines[0, 1]
+    t01, t02, t12 = a[0, 1] + a[1, 0], a[0, 2] + a[2, 0], a[1, 2] + a[2, 1]
+    d0, d1, d2 = a[0, 0], a[1, 1], a[2, 2]
+    dw, dx, dy, dz = 1.0 + d0 + d1 + d2, 1.0 + d0 - d1 - d2, 1.0 - d0 + d1 - d2, 1.0 - d0 - d1 + d2
+    first, second = dw >= dx, dy >= dz
+    w, x = (dw if first else s0), (s0 if first else dx)
+    y, z = (s1 if first else t01), (s2 if first else t02)
+    w2, x2 = (s1 if second else s2), (t01 if second else t02)
+    y2, z2 = (dy if second else t12), (t12 if second else dz)
+    other = max(dy, dz) > max(dw, dx)
+    w, x, y, z = (w2 if other else w), (x2 if other else x), (y2 if other else y), (z2 if other else z)
+    scale = 1.0 / math.sqrt(w * w + x * x + y * y + z * z)
+    scale = -scale if w < 0.0 else scale
+    q[0], q[1], q[2], q[3] = scale * w, scale * x, scale * y, scale * z
+
+
+@compiled
+def _times(a: Array, b: Array, out: Array) -> None:
+    for i in range(3):
+        for j in range(3):
+            out[i, j] = a[i, 0] * b[0, j] + a[i, 1] * b[1, j] + a[i, 2] * b[2, j]
+
+
+@compiled
+def _orthonormal(x: Array, room: Array, out: Array) -> float:
+    """One step of Newton and Schulz to the rotation next to a matrix; how far its columns were from orthonormal."""
+    off = 0.0
+    for i in range(3):
+        for j in range(3):
+            product = x[0, i] * x[0, j] + x[1, i] * x[1, j] + x[2, i] * x[2, j]
+            apart = abs(product - (1.0 if i == j else 0.0))
+            off = apart if not apart <= off else off  # also if not a number
+            room[i, j] = (1.5 if i == j else 0.0) - 0.5 * product
+    _times(x, room, out)
+    return off
+
+
+@compiled
+def _clip_rotation(x: Array, p: Array, radius: float, room: Array, once: Array, twice: Array, q: Array) -> None:
+    """Brings a 3x3 matrix, or what should have been a rotation, within an angle of ``p``, in place."""
+    off = _orthonormal(x, room, once)
+    det = (
+        x[0, 0] * (x[1, 1] * x[2, 2] - x[1, 2] * x[2, 1])
+        - x[0, 1] * (x[1, 0] * x[2, 2] - x[1, 2] * x[2, 0])
+        + x[0, 2] * (x[1, 0] * x[2, 1] - x[1, 1] * x[2, 0])
+    )
+    valid = (off <= TOLERANCE) & (det > 0.0)
+    _orthonormal(once, room, twice)
+    tidy = off > _TIDY
+    for i in range(3):
+        for j in range(3):
+            kept = twice[i, j] if tidy else x[i, j]
+            x[i, j] = kept if valid else p[i, j]
+    _relative(x, p, once, twice)
+    _quaternion(once, twice, q)
+    length = math.sqrt(q[1] * q[1] + q[2] * q[2] + q[3] * q[3])
+    half, _ = _angle(2.0 * length * length / (1.0 + q[0]), False)
+    outside, lost = 2.0 * half > radius, q[0] <= 1e-16
+    cosine, sine = math.cos(0.5 * radius), math.sin(0.5 * radius) / max(length, 1e-300)
+    a, b, c, d = cosine, sine * q[1], sine * q[2], sine * q[3]
+    room[0, 0], room[0, 1], room[0, 2] = 1.0 - 2.0 * (c * c + d * d), 2.0 * (b * c - a * d), 2.0 * (b * d + a * c)
+    room[1, 0], room[1, 1], room[1, 2] = 2.0 * (b * c + a * d), 1.0 - 2.0 * (b * b + d * d), 2.0 * (c * d - a * b)
+    room[2, 0], room[2, 1], room[2, 2] = 2.0 * (b * d - a * c), 2.0 * (c * d + a * b), 1.0 - 2.0 * (b * b + c * c)
+    _times(p, room, once)
+    for i in range(3):
+        for j in range(3):
+            moved = once[i, j] if outside else x[i, j]
+            x[i, j] = p[i, j] if lost else moved
+
+
+@compiled
+def _relative(x: Array, p: Array, turn: Array, difference: Array) -> None:
+    """``p' x``, and ``p' (x - p)``, whose skew part is the same and keeps its digits when the two are close."""
+    for i in range(3):
+        for j in range(3):
+            turn[i, j] = p[0, i] * x[0, j] + p[1, i] * x[1, j] + p[2, i] * x[2, j]
+            difference[i, j] = p[0, i] * (x[0, j] - p[0, j]) + p[1, i] * (x[1, j] - p[1, j]) + p[2, i] * (x[2, j] - p[2, j])
+
+
+#: A matrix whose columns are further from orthonormal than this is replaced by the rotation next to it.
+_TIDY = 32.0 * EPSILON
+
+
+@compiled
+def rotations3(x: Array, weights: Array, p: Array, radius: float, block: int, blocks: Array) -> float:
+    """Rotations of space: with ``q`` the quaternion of ``p' x`` and ``v`` its vector part, the logarithm is ``t v/|v|``.
+
+    The Hessian is 1 along ``v`` and ``f = (t/2) cot(t/2)`` across. Columns of ``blocks``: sums of the logarithm (three), squared
+    length, ``f``, and of the six lower entries of ``(1 - f) v v'/|v|^2``. Returns the largest angle.
+    """
+    clip = radius < math.inf
+    turn, difference, room, q = np.empty((3, 3)), np.empty((3, 3)), np.empty((3, 3)), np.empty(4)
+    farthest = 0.0
+    for start in range(0, len(x), block):
+        l0 = l1 = l2 = squares = flat = h00 = h10 = h11 = h20 = h21 = h22 = 0.0
+        for i in range(start, min(start + block, len(x))):
+            if clip:
+                _clip_rotation(x[i], p, radius, room, turn, difference, q)
+            _relative(x[i], p, turn, difference)
+            _quaternion(turn, difference, q)
+            w, v0, v1, v2 = weights[i], q[1], q[2], q[3]
+            square = v0 * v0 + v1 * v1 + v2 * v2
+            length = math.sqrt(square)
+            half, _ = _angle(2.0 * square / (1.0 + q[0]), False)
+            scale = w * (2.0 * half / length if length > 0.0 else 2.0)
+            f = half * q[0] / length if length > 0.0 else 1.0
+            g = w * ((1.0 - f) / square if square > 1e-8 else 1.0 / 3.0)
+            l0 += scale * v0
+            l1 += scale * v1
+            l2 += scale * v2
+            squares += w * 4.0 * half * half
+            flat += w * f
+            h00 += g * v0 * v0
+            h10 += g * v1 * v0
+            h11 += g * v1 * v1
+            h20 += g * v2 * v0
+            h21 += g * v2 * v1
+            h22 += g * v2 * v2
+            farthest = max(farthest, 2.0 * half)
+        row = blocks[start // block]
+        row[0], row[1], row[2], row[3], row[4] = l0, l1, l2, squares, flat
+        row[5], row[6], row[7], row[8], row[9], row[10] = h00, h10, h11, h20, h21, h22
     return farthest

@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from geodp.inputs import EPSILON, Array
-from geodp.manifolds import SPD, Sphere
+from geodp.manifolds import SPD, Rotations, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import spectral, two_sum, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
@@ -429,7 +429,44 @@ class Sphere2(CompiledEvaluator):
         return np.array(_solved(h00, h01, h11, *log.tolist()))
 
 
-def _sphere_step(log: Array, hessian: Array) -> Array:
+class Rotations3(CompiledEvaluator):
+    """Rotations of space, with Newton's step."""
+
+    hessian = "in full"
+
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+        from geodp.compute import kernels
+
+        blocks = _rows(records, 11)
+        reach = kernels.rotations3(records, weights, np.array(p), radius, Pass.BLOCK, blocks)
+        log, square, hessian = rotations3_sums(blocks)
+        count, mass = len(records), float(np.add.reduce(weights))
+        return Pass.of_blocks(count, log, float(np.add.reduce(square)), reach, np.add.reduce(hessian), mass)
+
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return solved(hessian[None], log[None])[0]
+
+
+#: The logarithm is a rotation vector; coordinates are the entries of its matrix below the diagonal.
+_ROTATION_VECTOR = np.array([[0.0, 0.0, 1.0], [0.0, -1.0, 0.0], [1.0, 0.0, 0.0]])
+
+
+def rotations3_sums(sums: Array) -> tuple[Array, Array, Array]:
+    """Logarithm, squared length and Hessian, in coordinates, from rows that the compiled loop writes."""
+    outer = sums[:, 5:][:, [0, 1, 3, 1, 2, 4, 3, 4, 5]].reshape(-1, 3, 3)
+    hessian = sums[:, 4, None, None] * np.eye(3) + _ROTATION_VECTOR @ outer @ _ROTATION_VECTOR.T
+    return sums[:, :3] @ _ROTATION_VECTOR.T, sums[:, 3], hessian
+
+
+def solved(hessians: Array, logs: Array) -> Array:
+    """Newton's steps; the logarithms themselves where a Hessian is not positive, as away from the mean it may be."""
+    values, vectors = np.linalg.eigh(np.where(np.isfinite(hessians), hessians, 0.0))
+    good = values[:, :1] > 1e-6 * values[:, -1:]
+    inner = (np.swapaxes(vectors, -1, -2) @ logs[..., None])[..., 0] / np.where(good, values, 1.0)
+    return np.where(good, (vectors @ inner[..., None])[..., 0], logs)
+
+
+def _scaled_log(log: Array, hessian: Array) -> Array:
     # on a wide ball the mean Hessian may be small or negative away from the mean: then the gradient is the better step
     return log / float(hessian) if hessian > 0.1 else log
 
@@ -457,27 +494,23 @@ class SphereLarge(CompiledEvaluator):
         return Pass.of_blocks(len(weights), logs, square, length * reach, np.asarray(hessian), mass)
 
     def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return _sphere_step(log, hessian)
+        return _scaled_log(log, hessian)
 
 
-class SphereAny(GeneralEvaluator):
-    """Few records on a sphere, or no compiler: the manifold's own logarithm, and the Hessian from its lengths."""
+class RankOne(GeneralEvaluator):
+    """Spaces of rank one: the manifold's own logarithm, and the Hessian from its lengths."""
 
     hessian = "its mean over directions"
 
-    def __init__(self, manifold: Sphere) -> None:
-        super().__init__(manifold)
-        self.sphere = manifold
-
     def from_logs(self, p: Array, logs: Array, weights: Array | None) -> Pass:
-        d, w = self.sphere.d, np.ones(len(logs)) if weights is None else weights
-        angles = np.linalg.vector_norm(logs, axis=-1) / self.sphere.radius
-        cotangents = np.where(angles > 1e-8, angles / np.tan(np.maximum(angles, 1e-8)), 1.0)
-        hessian = np.asarray(w @ (1.0 + (d - 1) * cotangents) / d)
-        return replace(super().from_logs(p, logs, weights), hessian=hessian, seen=float(w.sum()))
+        found = super().from_logs(p, logs, weights)
+        w = np.ones(len(logs)) if weights is None else weights
+        lengths = self.manifold.raw_norm(p, logs)
+        hessian = np.asarray(w @ self.manifold.roots.mean_hessian(lengths[:, None]))
+        return replace(found, hessian=hessian, seen=float(w.sum()))
 
     def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return _sphere_step(log, hessian)
+        return _scaled_log(log, hessian)
 
 
 def _rows(records: Array, columns: int) -> Array:
@@ -494,9 +527,11 @@ def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
         return kind(manifold) if worth_compiled_code(kernel, numbers) else SPDLarge(manifold)
     if manifold == Sphere(2) and worth_compiled_code("kernels.sphere2", numbers):
         return Sphere2(manifold)
-    if isinstance(manifold, Sphere) and manifold.d > 1:
-        return SphereLarge(manifold) if worth_compiled_code("kernels.sphere", numbers) else SphereAny(manifold)
-    return GeneralEvaluator(manifold)
+    if manifold == Rotations(3) and worth_compiled_code("kernels.rotations3", numbers):
+        return Rotations3(manifold)
+    if isinstance(manifold, Sphere) and manifold.d > 1 and worth_compiled_code("kernels.sphere", numbers):
+        return SphereLarge(manifold)
+    return RankOne(manifold) if manifold.rank == 1 and manifold.dim > 1 else GeneralEvaluator(manifold)
 
 
 def worth_compiled_code(kernel: str, numbers: float) -> bool:
