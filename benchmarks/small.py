@@ -138,7 +138,7 @@ def others(quick: bool) -> Table:
 def starts() -> Table:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "directions.csv"
-        x = np.random.default_rng(0).normal(size=(200, 3)) + [0.0, 0.0, 5.0]
+        x = [*np.random.default_rng(0).normal(size=(200, 3)), 0.0, 0.0, 5.0]
         np.savetxt(file, x / np.linalg.norm(x, axis=1, keepdims=True), delimiter=",", header="x,y,z", comments="")
         sphere = ["--manifold", "Sphere(2)", "--radius", "0.4", "--epsilon", "1"]
         program = [sys.executable, "-m", "geodp"]
