@@ -679,7 +679,7 @@ def test_without_a_command_there_is_help() -> None:
         (["audit", *SPHERE, "-e", 1], "with --records, or two files with --first and --second"),
         (["audit", *SPHERE, "-e", 1, "-n", 10**12], "error: --records is 1000000000000, but"),
         (["audit", *SPHERE, "-e", 1, "-n", 7, "--first", "x.npy", "--second", "x.npy"], "leave --records out"),
-        (["mean", "x.npy", *SPHERE, "-e", 1, "--dataset", "d"], "--ledger and --dataset go together"),
+        (["mean", "x.npy", *SPHERE, "-e", 1, "--ledger", "sqlite:///b.db"], "--ledger goes with --dataset"),
         (["mean", "wide.csv", *SPHERE, "-e", 1], ": pick those of a record with --columns"),
         (["mean", "bare.csv", *SPHERE, "-e", 1], "say --no-header if it is a record, --header if"),
         (["mean", "bare.csv", *SPHERE, "-e", 1, "--no-header"], "name the layout with --layout, cartesian or"),

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from geodp.cli.common import DEFAULT_LEDGER, JsonOption, LedgerOption, one_sentence, screen
+from geodp.cli.common import DEFAULT_LEDGER, JsonOption, LedgerOption, one_sentence, screen, url_of
 
 if TYPE_CHECKING:
     from geodp.privacy.ledger import Budget, Charge
@@ -53,7 +53,7 @@ def open_budget(
     with one_sentence():
         from geodp.privacy.ledger import Ledger
 
-        book = Ledger(ledger)
+        book = Ledger(url_of(ledger))
         book.open(dataset, epsilon, delta=delta, rho=rho, mu=mu, compose=compose, neighbours=neighbours)
         given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
         named = [f"{name} {value}" for name, value in given.items() if value is not None]
@@ -75,7 +75,7 @@ def show(ledger: LedgerOption = DEFAULT_LEDGER, as_json: JsonOption = False) -> 
         from geodp.privacy.budgets import described
         from geodp.privacy.ledger import Ledger
 
-        book = Ledger(ledger)
+        book = Ledger(url_of(ledger))
         budgets = [book.budget(name) for name in book.datasets()]
         if as_json:
             print(json.dumps([_budget_as_dict(each) for each in budgets], indent=2))
@@ -137,7 +137,7 @@ def history(
     with one_sentence():
         from geodp.privacy.ledger import Ledger
 
-        charges = Ledger(ledger).history(dataset)
+        charges = Ledger(url_of(ledger)).history(dataset)
         if as_json:
             print(json.dumps([_charge_as_dict(charge) for charge in charges], indent=2))
             return

@@ -20,8 +20,15 @@ if TYPE_CHECKING:
 
 DEFAULT_LEDGER = "sqlite:///geodp-budget.db"
 
-LedgerOption = Annotated[str, typer.Option("--ledger", help="Where budgets are kept: sqlite:///FILE or postgresql+psycopg://...")]
+LedgerOption = Annotated[
+    str, typer.Option("--ledger", help="Where budgets are kept: a file such as budget.db, or postgresql+psycopg://...")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def url_of(ledger: str) -> str:
+    """The URL of a ledger, which may be given as the name of a file."""
+    return ledger if ":" in ledger else f"sqlite:///{ledger}"
 
 
 class _Screen(Console):

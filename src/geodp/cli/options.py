@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from geodp.cli.common import errors
+from geodp.cli.common import DEFAULT_LEDGER, errors, url_of
 from geodp.files.writing import check_place
 from geodp.manifolds.registry import form, own
 
@@ -22,9 +22,14 @@ FileArgument = Annotated[
     typer.Argument(help="Records: .npy, .npz, .csv or .parquet, one record a row; a mean with --dask also .zarr or a directory."),
 ]
 OptionalLedgerOption = Annotated[
-    str | None, typer.Option("--ledger", help="Budget to charge: sqlite:///FILE or postgresql+psycopg://...")
+    str | None,
+    typer.Option(
+        "--ledger",
+        help=f"Budget to charge: a file such as budget.db, or postgresql+psycopg://... Default: {DEFAULT_LEDGER}",
+        show_default=False,
+    ),
 ]
-DatasetOption = Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")]
+DatasetOption = Annotated[str | None, typer.Option("--dataset", help="Data set whose budget is charged. Default: none is.")]
 OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Also write the release as JSON to this file.")]
 ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help=f"Where the records live: {MANIFOLDS}.")]
 RadiusOption = Annotated[
@@ -142,6 +147,27 @@ def dataset_of(
         groups=named,
         labels=cast(Any, labels),
     )
+
+
+def open_book(
+    epsilon: float | None,
+    delta: float | None,
+    rho: float | None,
+    mu: float | None,
+    out: Path | None,
+    ledger: str | None,
+    dataset: str | None,
+) -> Any:
+    """The ledger, if a data set in one is named. A mistake in the options is said before the file is read."""
+    from geodp.privacy.ledger import Ledger
+    from geodp.privacy.notions import privacy_of
+
+    privacy_of(epsilon, delta, rho, mu)
+    if out is not None:
+        check_place(out)
+    if dataset is None and ledger is not None:
+        raise ValueError("--ledger goes with --dataset, the name of a data set in it")
+    return None if dataset is None else Ledger(url_of(ledger or DEFAULT_LEDGER))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geodp.cli.common import DEFAULT_LEDGER, JsonOption, one_sentence
+from geodp.cli.common import DEFAULT_LEDGER, JsonOption, one_sentence, url_of
 
 if TYPE_CHECKING:
     from geodp.finding import BallRelease
@@ -46,7 +46,7 @@ def receipt_command(
             return
         from geodp.privacy.ledger import Ledger
 
-        reason = Ledger(ledger or DEFAULT_LEDGER).check_receipt(text)
+        reason = Ledger(url_of(ledger or DEFAULT_LEDGER)).check_receipt(text)
         if reason is None:
             reason = _contradicts_itself(text)
         if as_json:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 import typer
 from rich.table import Table
 
-from geodp.cli.common import JsonOption, ledger_at, one_sentence, screen
+from geodp.cli.common import JsonOption, one_sentence, screen
 from geodp.cli.options import (
     BallOption,
     BoundOption,
@@ -38,10 +38,11 @@ from geodp.cli.options import (
     UnitOption,
     ball_of,
     dataset_of,
+    open_book,
     place_of,
     progress_bar,
 )
-from geodp.files.writing import check_place, write_whole
+from geodp.files.writing import write_whole
 
 
 def mean(
@@ -91,15 +92,10 @@ def mean(
     by `geodp check`, to the curator alone.
     """
     with one_sentence():
-        from geodp.privacy.notions import privacy_of
         from geodp.release import private_mean
 
         place = place_of(ball, manifold, center, radius, layout)
-        privacy_of(epsilon, delta, rho, mu)  # a mistake in it is said before the file is read
-        if out is not None:
-            check_place(out)
-        check_account(ledger, dataset)
-        book = ledger_at(ledger)
+        book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
         x: Any
         if dask is None:
             x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
@@ -167,15 +163,10 @@ def ball(
     with one_sentence():
         from geodp.files import parse_manifold
         from geodp.finding import private_ball
-        from geodp.privacy.notions import privacy_of
 
         space = parse_manifold(manifold)
         outer = space if radius is None else ball_of(manifold, center, radius, layout)
-        privacy_of(epsilon, delta, rho, mu)
-        if out is not None:
-            check_place(out)
-        check_account(ledger, dataset)
-        book = ledger_at(ledger)
+        book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
         x = dataset_of(file, space, columns, layout, header, unit, neighbours)
         release = private_ball(x, outer, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)
@@ -209,24 +200,13 @@ def coverage(
     Example: **geodp coverage tensors.csv --manifold "SPD(3)" --radius 1.5 --epsilon 0.05**
     """
     with one_sentence():
-        from geodp.privacy.notions import privacy_of
         from geodp.release import private_coverage
 
         place = place_of(ball, manifold, center, radius, layout)
-        privacy_of(epsilon, delta, rho, mu)
-        if out is not None:
-            check_place(out)
-        check_account(ledger, dataset)
-        book = ledger_at(ledger)
+        book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
         x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
         release = private_coverage(x, place, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)
-
-
-def check_account(ledger: str | None, dataset: str | None) -> None:
-    """A sentence if only one of the two is given."""
-    if (ledger is None) != (dataset is None):
-        raise ValueError("--ledger and --dataset go together: give both or neither")
 
 
 def show_release(release: Any, out: Path | None, as_json: bool) -> None:

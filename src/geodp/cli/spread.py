@@ -31,11 +31,11 @@ from geodp.cli.options import (
     UnitOption,
     check_picture,
     dataset_of,
+    open_book,
     place_of,
 )
 from geodp.cli.receipt import read_release
-from geodp.cli.releasing import check_account, show_release
-from geodp.files.writing import check_place
+from geodp.cli.releasing import show_release
 
 AboutOption = Annotated[
     str,
@@ -78,7 +78,7 @@ def variance(
         from geodp.spread import private_variance
 
         place = place_of(ball, manifold, center, radius, layout)
-        book = _book(epsilon, delta, rho, mu, out, ledger, dataset)
+        book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
         x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
         named = {"about": cast(Any, about), "ledger": book, "dataset": dataset}
         show_release(private_variance(x, place, epsilon, delta, rho, mu, **named), out, as_json)
@@ -126,7 +126,7 @@ def covariance(
                 raise ValueError("--plot draws one covariance: leave out --by, or draw the groups with geodp.plots")
             check_picture(plot)
         place = place_of(ball, manifold, center, radius, layout)
-        book = _book(epsilon, delta, rho, mu, out, ledger, dataset)
+        book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
         x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
         named = {"about": cast(Any, about), "ledger": book, "dataset": dataset}
         release = private_covariance(x, place, epsilon, delta, rho, mu, **named)
@@ -135,26 +135,6 @@ def covariance(
             from geodp.plots import principal_geodesics
 
             principal_geodesics(release.components(), plot)
-
-
-def _book(
-    epsilon: float | None,
-    delta: float | None,
-    rho: float | None,
-    mu: float | None,
-    out: Path | None,
-    ledger: str | None,
-    dataset: str | None,
-) -> Any:
-    """The ledger, if one is named. A mistake in the options is said before the file is read."""
-    from geodp.privacy.ledger import Ledger
-    from geodp.privacy.notions import privacy_of
-
-    privacy_of(epsilon, delta, rho, mu)
-    if out is not None:
-        check_place(out)
-    check_account(ledger, dataset)
-    return None if ledger is None else Ledger(ledger)
 
 
 def compare_command(
