@@ -200,6 +200,12 @@ class ChunkedRecords(Records):
 
     def _evaluate_anew(self, p: Array, report: Report) -> Pass:
         """Reads and clips every record: whoever changes them meanwhile, no record outside the ball is ever met."""
+        if self._is_small and self._may_keep:
+            for weights, chunk in self._chunks(self._open()):
+                self._kept = [chunk]
+                alone = read_once(self.evaluator, self.ball, p, chunk, weights).asked
+            report(alone.count)
+            return alone
         total: Reading | None = None
         clipped = []
 
@@ -207,7 +213,7 @@ class ChunkedRecords(Records):
             weights, chunk = item
             return read_once(self.evaluator, self.ball, p, chunk, weights), chunk
 
-        with self._threads():
+        with one_blas_thread():
             for part, chunk in in_order(pool(os.getpid()), work, self._chunks(self._open())):
                 total = part if total is None else total + part
                 if self._may_keep:
@@ -232,16 +238,16 @@ class ChunkedRecords(Records):
         def work(item: tuple[Array | None, Array]) -> Pass:
             return self.evaluator.evaluate(p, item[1], item[0])
 
-        with self._threads():
+        with one_blas_thread():
             for part in in_order(pool(os.getpid()), work, self._chunks(iter(kept))):
                 total = total + part
                 report(total.count)
         return total
 
-    def _threads(self) -> AbstractContextManager[None]:
-        """What keeps the threads of the linear algebra out of ours; one chunk needs none."""
-        alone = self.count is not None and 8 * self.count * math.prod(self.ball.manifold.point_shape) <= _LEAST_BYTES
-        return nullcontext() if alone else one_blas_thread()
+    @property
+    def _is_small(self) -> bool:
+        """Whether there is one chunk only, which needs no threads."""
+        return self.count is not None and 8 * self.count * math.prod(self.ball.manifold.point_shape) <= _LEAST_BYTES
 
     def _chunks(self, chunks: Iterator[Array]) -> Iterator[tuple[Array | None, Array]]:
         """Weights and records, a chunk at a time."""

@@ -96,8 +96,10 @@ def frechet_means(
     records = as_array(x)
     check_shape(records, ball.manifold)
     labels, codes = _coded(by, groups, len(records))
-    order = np.argsort(codes, kind="stable")
-    order = order[np.searchsorted(codes[order], 0) :]
+    order: Any = slice(None)
+    if (codes[1:] < codes[:-1]).any() or (codes < 0).any():
+        order = np.argsort(codes, kind="stable")
+        order = order[np.searchsorted(codes[order], 0) :]
     starts = np.concatenate([[0], np.cumsum(np.bincount(codes[order], minlength=len(labels)))])
     with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
         chosen = records[order].astype(np.float64)
