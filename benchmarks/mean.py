@@ -11,6 +11,8 @@ from pyriemann.geometry.mean import mean_riemann
 from benchmarks.timing import Cell, Table, best_seconds, bytes_per_second, duration, number, times
 from geodp import SPD, Ball, Manifold, Sphere, frechet_mean
 from geodp.compute.passes import CompiledEvaluator, Pass, best_evaluator
+from geodp.records.chunks import open_records
+from geodp.statistics.spread import Covariance, SecondMoment, Variance
 
 TOLERANCE = 1e-11
 
@@ -113,6 +115,21 @@ def growth(most: int) -> Table:
     )
 
 
+def spread(count: int) -> Table:
+    """A covariance against one pass of a mean, which clips too: both read every record once."""
+    x, ball = case(SPD(3), count, 0.8, 1.5)
+    kinds = (Variance, SecondMoment, Covariance)
+    once, *each = best_seconds(
+        lambda: open_records(x, ball, None).evaluate(ball.center, lambda done: None),
+        *(lambda kind=kind: kind(ball).compute(x, count) for kind in kinds),
+        rounds=10,
+    )
+    rows: list[list[Cell | str]] = [["one pass of the mean", duration(once), times(1.0)]]
+    rows += [[kind.kind, duration(seconds), times(seconds / once)] for kind, seconds in zip(kinds, each, strict=True)]
+    note = "The limit is two passes."
+    return Table(f"Spread of SPD(3), n = {count:,}, before noise", ["what", "time", "over one pass"], rows, note)
+
+
 def tables(quick: bool) -> Iterator[Table]:
     header = ["case", "geodp", "passes", "error bound", "pyRiemann, tol 1e-8", "the paper's descent"]
     header += ["floor of a pass, a record", "time over passes x floor", "eigh alone, passes x records"]
@@ -123,3 +140,4 @@ def tables(quick: bool) -> Iterator[Table]:
     )
     yield Table(f"Fréchet means certified to {TOLERANCE:g}, clipping included", header, [row(*case) for case in cases], note)
     yield growth(6 if quick else 7)
+    yield spread(1_000_000)

@@ -19,7 +19,7 @@ from geodp.auditing import worst_case_pair
 from geodp.files import parse_manifold
 from geodp.inputs import Array
 from geodp.laws import exact
-from geodp.plots import BLUE, GREEN, GREY, ORANGE, ellipsoids, error_against_n
+from geodp.plots import BLUE, GREEN, GREY, ORANGE, ellipsoids, error_against_n, principal_geodesics
 from geodp.privacy.cost import Cost, LaplaceCost, PureCost
 
 IMAGES = Path(__file__).parent / "images"
@@ -378,6 +378,14 @@ def summary() -> None:
     _finish(figure, axes, "summary.png", loc="upper right")
 
 
+def geodesics() -> None:
+    """Principal geodesics of the shipped tensors."""
+    x = geodp.data.load("dti_tensors")
+    ball = geodp.Ball(geodp.SPD(3), 0.75 * np.eye(3), radius=1.5)
+    release = geodp.private_covariance(x, ball, 1.0, 1e-6, about="mean", simulate=np.random.default_rng(5))
+    principal_geodesics(release.components(), IMAGES / "geodesics.png")
+
+
 def people() -> None:
     """What it costs to protect persons, a private number, and private groups: the same records each time."""
     ball = geodp.Ball(geodp.SPD(3), 0.75 * np.eye(3), radius=1.5)
@@ -577,6 +585,7 @@ PICTURES = {
         notions,
         tradeoff,
         summary,
+        geodesics,
         people,
         many_records,
         torus,

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
 import geodp
 from geodp import (
     SPD,
@@ -22,7 +27,7 @@ from geodp.statistics.mean import FrechetMean
 from geodp.statistics.sensitivity import Bound
 from geodp.testing import random_points, random_tangents
 
-__all__ = ["MANIFOLDS", "ONE_OF_EACH", "measured", "random_points", "random_tangents"]
+__all__ = ["MANIFOLDS", "ONE_OF_EACH", "longer", "measured", "random_points", "random_tangents"]
 
 
 def measured(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Measurement:
@@ -81,3 +86,9 @@ ONE_OF_EACH: list[Manifold] = [
     geodp.HPD(2),
     geodp.Torus(2),
 ]
+
+
+def longer(cases: Iterable[Any], quick: Iterable[Any] = ONE_OF_EACH) -> list[Any]:
+    """The cases, of which only the quick ones are in the normal suite; the others are behind the marker."""
+    kept = list(quick)
+    return [case if case in kept else pytest.param(case, marks=pytest.mark.slow) for case in cases]

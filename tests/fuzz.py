@@ -51,22 +51,30 @@ from test_no_leaks import NUMBERS, SECRET, is_silent
 from geodp import (
     ApproximateDP,
     Ball,
+    ChainPlan,
+    Dataset,
     Gaussian,
     GaussianDP,
+    GroupedRelease,
     Laplace,
     Ledger,
     Manifold,
     PureDP,
     Release,
     ZeroConcentratedDP,
+    compare,
+    confidence_region,
     frechet_mean,
     frechet_means,
     plan,
+    plan_chain,
     private_ball,
+    private_covariance,
     private_coverage,
     private_mean,
     private_projected_mean,
     private_summary,
+    private_variance,
     sensitivity,
 )
 from geodp.files import layouts, parse_center, parse_manifold, read_records
@@ -451,6 +459,9 @@ def check_surveys(case: tuple[Records, Any]) -> None:
         lambda x: private_ball(x, outer, epsilon),
         lambda x: private_coverage(x, a_ball(manifold), epsilon),
         lambda x: private_projected_mean(x, manifold, epsilon),
+        lambda x: private_variance(x, a_ball(manifold), epsilon, about="mean"),
+        lambda x: private_covariance(x, a_ball(manifold), epsilon),
+        lambda x: private_covariance(x, a_ball(manifold), epsilon, about="mean"),
     ):
         made = [given_records.make(which) for which in (0, 1)]
         outcomes = [attempt(lambda x=x, survey=survey: survey(x)) for x in made]
@@ -462,6 +473,61 @@ def check_surveys(case: tuple[Records, Any]) -> None:
             json.loads(outcomes[0].value.to_json())
             if not str(outcomes[0].value).startswith("PRIVATE"):
                 raise Broken("no receipt")
+    x, ball = given_records.make(0), a_ball(manifold)
+    mean, spread = (attempt(lambda kind=kind: kind(x, ball, epsilon)) for kind in (private_mean, private_covariance))
+    if mean.refusal is None and spread.refusal is None:
+        for about in (confidence_region, compare):
+            given = (spread.value,) if about is confidence_region else (mean.value, spread.value, None)
+            outcome = attempt(lambda about=about, given=given: about(mean.value, *given))
+            if outcome.refusal is not None or not math.isfinite(json.loads(outcome.value.to_json()).get("radius", 0.0)):
+                raise Broken(f"nothing is said about the population: {outcome.refusal}")
+
+
+def check_who(case: tuple[Records, Any, dict[str, Any], int]) -> None:
+    """Persons, private numbers and groups: whatever is said is the same for other records of the same persons and groups."""
+    given_records, epsilon, who, seed = case
+    manifold = given_records.manifold
+    ball = a_ball(manifold)
+    count = given_records.count
+    rng = np.random.default_rng(seed)
+    ids = {
+        "none": None,
+        "many": rng.integers(0, 3, count),
+        "one": np.zeros(count),
+        "short": np.zeros(count // 2),
+        "texts": ["p"] * count,
+    }
+    by: dict[str, Any] = {"two": rng.integers(0, 2, count), "odd": ["x"] * count, "short": [0]}
+    options = {
+        "neighbours": who["neighbours"],
+        **({} if who["unit"] == "none" else {"unit": ids[who["unit"]]}),
+        **({} if who["by"] == "none" else {"by": by[who["by"]], "groups": who["groups"], "labels": who["labels"]}),
+    }
+    said = []
+    for which in (0, 1):
+        x = given_records.make(which)
+        outcome = attempt(lambda x=x: private_mean(Dataset(x, **options), ball, epsilon, coverage=who["coverage"]))
+        if outcome.refusal is not None:
+            said.append(outcome.refusal)
+            continue
+        release = outcome.value
+        kind = GroupedRelease if isinstance(release, GroupedRelease) else Release
+        if str(kind.from_json(release.to_json())) != str(release):
+            raise Broken("a receipt that does not say the same when it is read again")
+        said.append(f"{release.neighbours} {release.privacy}")
+    if given_records.container not in ("list", "tuple") and said[0] != said[1]:
+        raise Broken(f"what is said depends on the records: {said}")
+
+
+def check_chains(case: tuple[Manifold, Any, Any, Any, Any]) -> None:
+    """Plans of a ball and a mean: what they say is finite, and their parts keep the privacy."""
+    manifold, n, epsilon, spread, find = case
+    outer = Ball(manifold, manifold.origin, 30.0) if math.isinf(manifold.injectivity_radius) else manifold
+    outcome = attempt(lambda: plan_chain(outer, n, epsilon, spread=spread, find=find))
+    if outcome.refusal is None:
+        chain: ChainPlan = outcome.value
+        if not (math.isfinite(chain.radius + chain.expected_error + chain.guess) and chain.cost.meets(chain.privacy)):
+            raise Broken(f"a plan that says {chain}")
 
 
 def check_notions(case: tuple[Any, Any, Any, Any]) -> None:
@@ -958,6 +1024,18 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     "directory": st.sampled_from(["good.csv", "good.csv/x", "/dev/null/x"]),
     "first": st.sampled_from(["good.csv", "good.csv", "secret.npy", "no.csv", "folder"]),
     "second": st.sampled_from(["good.csv", "good.csv", "secret.npy", "no.csv", "folder"]),
+    "unit": st.sampled_from(["0", "x", "person", "9", ""]),
+    "neighbours": st.sampled_from(["replace", "replace", "add-remove", "add", "replace one person", ""]),
+    "by": st.sampled_from(["0", "x", "site", ""]),
+    "groups": st.sampled_from(["a, b", "1", ",", ""]),
+    "labels": st.sampled_from(["public", "private", "secret", ""]),
+    "coverage": st.sampled_from(["0.05", "0", "0.9", "-1", "nan", "x"]),
+    "ball": st.sampled_from(["good.csv", "secret.npy", "no.json", "folder", ""]),
+    "spread": st.sampled_from(["0.5", "0", "-1", "nan", "1e300", "x"]),
+    "find": st.sampled_from(["0.2", "0", "1", "nan", "x"]),
+    "about": st.sampled_from(["center", "mean", "median", ""]),
+    "first_spread": st.sampled_from(["good.csv", "no.csv", "folder", ""]),
+    "second_spread": st.sampled_from(["good.csv", "secret.npy", "folder", ""]),
     "path": st.sampled_from(["float", "float", "exact", "release", "x", ""]),
     "draws": st.sampled_from(["50", "50", "1", "0", "-1", "x"]),
     "confidence": st.sampled_from(["0.99", "0.99", "0", "1", "-1", "nan", "x"]),
@@ -1035,13 +1113,14 @@ def without_value(text: str) -> str:
     with contextlib.suppress(ValueError):
         stored = json.loads(text)
         if isinstance(stored, dict):
-            stored.pop("value", None)
+            for name in ("value", "vector", "error"):  # an error may be computed from the value
+                stored.pop(name, None)
         if isinstance(stored, list):
             for charge in stored:
                 (charge.get("receipt") or {}).pop("value", None)
         return json.dumps(stored)
-    if text.startswith("PRIVATE MEAN") and "\n  privacy " in text:
-        return "PRIVATE MEAN" + text[text.index("\n  privacy ") :]
+    if text.startswith("PRIVATE ") and "\n  privacy " in text:
+        return text[: text.index("\n")] + text[text.index("\n  privacy ") :]
     return text
 
 
@@ -1110,6 +1189,36 @@ SURFACES: dict[str, Surface] = {
         ),
         check_summary,
         5,
+    ),
+    "who": Surface(
+        st.tuples(
+            records(small),
+            st.sampled_from([5.0, 50.0]) | odd_numbers,
+            st.fixed_dictionaries(
+                {
+                    "unit": st.sampled_from(["none", "many", "many", "one", "short", "texts"]),
+                    "neighbours": st.sampled_from(["replace", "add-remove", "add-remove", "add"]),
+                    "by": st.sampled_from(["none", "two", "two", "odd", "short"]),
+                    "groups": st.sampled_from([None, [0, 1], [0, 1, 2], ["x"], [0, 0], []]),
+                    "labels": st.sampled_from(["public", "private"]),
+                    "coverage": st.sampled_from([0.0, 0.0, 0.1, 0.7, math.nan]),
+                }
+            ),
+            st.integers(0, 100),
+        ),
+        check_who,
+        3,
+    ),
+    "chains": Surface(
+        st.tuples(
+            small,
+            st.sampled_from([1, 100, 10_000, 10**9]) | odd_numbers,
+            st.sampled_from([0.5, 5.0]) | odd_numbers,
+            st.sampled_from([0.1, 1.0]) | odd_numbers,
+            st.sampled_from([None, 0.2]) | odd_numbers,
+        ),
+        check_chains,
+        3,
     ),
     "surveys": Surface(st.tuples(records(small), st.sampled_from([0.5, 5.0]) | odd_numbers), check_surveys, 3),
     "notions": Surface(st.tuples(odd_numbers, odd_numbers, odd_numbers, odd_numbers), check_notions, 2),

@@ -427,7 +427,11 @@ def test_the_exact_release_is_acquitted(manifold: Manifold) -> None:
 
 @pytest.mark.parametrize(
     ("manifold", "radius"),
-    [(PlanarShapes(4), 0.6), (Grassmann(2, 5), 0.7), (Product(PlanarShapes(4), Grassmann(1, 3)), 0.6)],
+    [
+        (PlanarShapes(4), 0.6),
+        pytest.param(Grassmann(2, 5), 0.7, marks=pytest.mark.slow),
+        pytest.param(Product(PlanarShapes(4), Grassmann(1, 3)), 0.6, marks=pytest.mark.slow),
+    ],
     ids=["PlanarShapes(4)", "Grassmann(2, 5)", "Product"],
 )
 def test_the_simulator_shows_no_basis_or_rotation_of_the_mean(manifold: Manifold, radius: float) -> None:

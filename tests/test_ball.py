@@ -316,7 +316,7 @@ ANY_FLOAT = st.one_of(
 
 
 @every_manifold
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_clipping_never_raises_and_always_ends_in_the_ball(manifold: Manifold, data: st.DataObject) -> None:
     ball = public_ball(manifold)

@@ -231,7 +231,7 @@ def test_a_ball_named_without_looking_is_better_up_to_the_radius_that_a_plan_say
     ("options", "sentence"),
     [
         ({"spread": 0.0}, "the spread must be positive and finite but is 0"),
-        ({"spread": 1.0, "find": 1.0}, "the part of the privacy for the ball must be between 0 and 1 but is 1"),
+        ({"spread": 1.0, "find": 1.0}, "the part of the privacy for the ball must be from 0.001 to 0.999 but is 1"),
     ],
 )
 def test_bad_plans_are_one_sentence(options: dict[str, float], sentence: str) -> None:

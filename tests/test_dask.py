@@ -31,6 +31,9 @@ distributed = pytest.importorskip("distributed")
 import geodp.records.dask_arrays  # noqa: E402 - it needs Dask
 import geodp.records.dask_files  # noqa: E402 - likewise
 
+#: One process of a parallel run has all of these tests, so that what they share is made once.
+pytestmark = pytest.mark.xdist_group("dask")
+
 BALLS = [Ball(SPD(3), np.eye(3), 1.2), Ball(Sphere(2), Sphere(2).origin, 1.0), Ball(Grassmann(2, 5), Grassmann(2, 5).origin, 0.6)]
 every_ball = pytest.mark.parametrize("ball", BALLS, ids=lambda ball: repr(ball.manifold))
 

@@ -541,3 +541,17 @@ def test_persons_and_groups_are_columns_of_files(kind: str, tmp_path: Path) -> N
     assert members.count == 3
     assert sorted(len(keep) for keep in members.groups().values()) == [1, 2]
     assert np.allclose(np.linalg.vector_norm(np.asarray(data.x), axis=-1), 1.0)
+
+
+@pytest.mark.parametrize("ball", BALLS, ids=lambda ball: repr(ball.manifold))
+def test_a_record_gives_the_same_floats_wherever_it_stands(ball: Ball) -> None:
+    """A person with more or fewer records moves the rows of all others along: their coordinates stay the same to the last bit."""
+    rng = np.random.default_rng(18)
+    x = records_in(ball, 500, rng)
+    directions = np.linalg.qr(rng.normal(size=(ball.manifold.dim, ball.manifold.dim)))[0]
+    here = normal_coordinates(ball, x.copy(), 500)
+    for before in (1, 2, 3, 5, 7, 8, 13):
+        moved = normal_coordinates(ball, np.concatenate([records_in(ball, before, rng), x]), 500 + before)[before:]
+        np.testing.assert_array_equal(moved, here)
+        np.testing.assert_array_equal(np.linalg.vector_norm(moved, axis=-1), np.linalg.vector_norm(here, axis=-1))
+        np.testing.assert_array_equal((moved @ directions.T), (here @ directions.T))

@@ -23,7 +23,7 @@ from geodp import Release, private_mean
 from geodp.files.writing import write_whole
 
 #: In the normal suite, and behind the marker. ``docs/trust.py`` runs a hundred thousand.
-SHORT, LONG = 1_500, 20_000
+SHORT, LONG = 1_000, 20_000
 
 every_surface = pytest.mark.parametrize("surface", fuzz.SURFACES)
 
@@ -121,7 +121,7 @@ def test_a_release_that_tells_how_many_records_are_invalid_is_found_out(monkeypa
         return replace(release, n=int(np.isnan(numbers).sum()))
 
     monkeypatch.setattr(fuzz, "private_mean", talkative)
-    failures = fuzz.run("releases", 60).failures
+    failures = fuzz.run("releases", 200).failures
     assert any("what is said depends on the records" in failure for failure in failures)
 
 

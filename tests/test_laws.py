@@ -7,7 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from cases import MANIFOLDS
+from cases import MANIFOLDS, longer
 from scipy import integrate, special, stats
 
 from geodp.inputs import Array
@@ -287,7 +287,7 @@ def medium(manifold: Manifold) -> float:
 
 
 @pytest.mark.parametrize("law_type", [Laplace, Gaussian])
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@pytest.mark.parametrize("manifold", longer(MANIFOLDS), ids=str)
 def test_radial_law_against_the_contract(manifold: Manifold, law_type: type[Law]) -> None:
     """The radial distribution from ``log_volume_density`` and ``inside_cut_locus`` along random geodesics.
 

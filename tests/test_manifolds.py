@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import MANIFOLDS, ONE_OF_EACH, random_points
 
 from geodp import SPD, Euclidean, Manifold, Product, Sphere
-from geodp.testing import CLOSE, PROPERTIES, check_manifold
+from geodp.testing import CLOSE, PROPERTIES, check_manifold, injectivity_radius_and_diameter_are_the_extreme_cut_times
 
 every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 
@@ -23,8 +23,20 @@ def rng_for(manifold: Manifold) -> np.random.Generator:
     return np.random.default_rng(sum(map(ord, repr(manifold))))
 
 
-@every_manifold
-@pytest.mark.parametrize("holds", PROPERTIES, ids=lambda holds: holds.__name__)
+def takes_long(holds: Callable[[Manifold], None], manifold: Manifold) -> bool:
+    return holds is injectivity_radius_and_diameter_are_the_extreme_cut_times and manifold not in ONE_OF_EACH
+
+
+@pytest.mark.parametrize(
+    ("holds", "manifold"),
+    [
+        pytest.param(
+            holds, manifold, marks=pytest.mark.slow if takes_long(holds, manifold) else (), id=f"{holds.__name__}-{manifold!r}"
+        )
+        for manifold in MANIFOLDS
+        for holds in PROPERTIES
+    ],
+)
 def test_property(holds: Callable[[Manifold], None], manifold: Manifold) -> None:
     holds(manifold)
 

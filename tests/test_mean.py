@@ -423,8 +423,8 @@ POSITIVELY_CURVED = [Sphere(2), Sphere(5), Sphere(30), Sphere(2, curvature=4.0),
 
 
 @pytest.mark.parametrize("manifold", [*POSITIVELY_CURVED, Grassmann(2, 5), Rotations(4), Product(Sphere(2), SPD(2))], ids=repr)
-@pytest.mark.parametrize("share", [0.95, 0.9999, 0.999999])
-@pytest.mark.parametrize("counts", [(3, 3), (6, 1), (20, 19), (2, 1)], ids=str)
+@pytest.mark.parametrize("share", [0.95, pytest.param(0.9999, marks=pytest.mark.slow), 0.999999])
+@pytest.mark.parametrize("counts", [(3, 3), (6, 1), (20, 19), pytest.param((2, 1), marks=pytest.mark.slow)], ids=str)
 def test_nearly_opposite_clusters_converge_in_the_largest_balls(
     manifold: Manifold, share: float, counts: tuple[int, int]
 ) -> None:

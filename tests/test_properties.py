@@ -207,7 +207,7 @@ def distances(release: Callable[[], Array], manifold: Manifold, origin: Array, s
     return np.asarray(manifold.dist(origin, values)), manifold.coordinates(origin, manifold.log(origin, values))[:, 0]
 
 
-@pytest.mark.parametrize("manifold", [Sphere(2), SPD(2)], ids=repr)
+@pytest.mark.parametrize("manifold", [Sphere(2), pytest.param(SPD(2), marks=pytest.mark.slow)], ids=repr)
 @pytest.mark.parametrize("permuted", [True, False], ids=["permuted", "first half only"])
 def test_releases_of_permuted_records_have_one_law(manifold: Manifold, permuted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kolmogorov and Smirnov's test on distances and on a coordinate, 250 releases of either order.

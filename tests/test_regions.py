@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -226,3 +227,22 @@ def test_what_does_not_go_together_gets_one_sentence() -> None:
         compare(mean, private_mean(x, ball_of(Sphere(2), 0.9), 1.0))
     with pytest.raises(TypeError, match=r"^the second release must be a release of private_mean but is of type NoneType"):
         compare(mean, None)  # type: ignore[arg-type]  # that is the point
+
+
+def test_the_page_shows_what_was_measured_and_every_region_covers() -> None:
+    """The table of the theory page is the stored measurement, and no coverage there is below 93%.
+
+    A row has too few pairs of groups to tell a size of 5% from one a little above it, so sizes are allowed three standard errors.
+    """
+    docs = Path(__file__).parent.parent / "docs"
+    found = json.loads((docs / "regions.json").read_text())
+    page = (docs / "theory" / "regions.md").read_text()
+    for row in found:
+        assert row["covered"] >= 0.93
+        assert row["rejected"] <= 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / (row["runs"] // 2))
+        assert f"| {row['n']:,} | {100 * row['covered']:.1f}% | {row['region']:.3g} | {row['larger']:.2f} |" in page
+    spaces = {row["space"] for row in found}
+    assert len(spaces) >= 5
+    for space in spaces:
+        cells = {(row["correlated"], row["n"]) for row in found if row["space"] == space}
+        assert cells == {(correlated, n) for correlated in (False, True) for n in (200, 2000, 20_000)}

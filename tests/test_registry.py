@@ -33,6 +33,7 @@ class Marble(Manifold):
         return Sphere(self.d, curvature=4.0)
 
     roots = property(lambda self: self.sphere.roots)
+    point_shape = property(lambda self: self.sphere.point_shape)
     origin = property(lambda self: self.sphere.origin)
     chart_units = property(lambda self: self.sphere.chart_units)
     embedding = property(lambda self: self.sphere.embedding)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, measured, random_points
+from cases import MANIFOLDS, longer, measured, random_points
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -384,7 +384,7 @@ def test_on_spheres_projection_is_the_default_up_to_a_third_of_the_way_round() -
     assert private_mean(records_of(flat), ball_of(flat), 4.0, simulate=rng()).projected
 
 
-@every_manifold
+@pytest.mark.parametrize("manifold", longer(MANIFOLDS), ids=repr)
 @pytest.mark.parametrize("mechanism", ["intrinsic", "tangent"])
 def test_a_projected_value_is_in_the_ball_and_an_unprojected_one_need_not_be(manifold: Manifold, mechanism: Any) -> None:
     ball, x = ball_of(manifold, 0.3), records_of(manifold)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import MANIFOLDS, ONE_OF_EACH, longer, random_points
 from scipy import stats
 
 from geodp.inputs import Array
@@ -106,7 +106,11 @@ def eigenvalues_fit(law: Law, x: Array) -> float:
 
 
 @pytest.mark.parametrize("law_type", [Laplace, Gaussian])
-@pytest.mark.parametrize(("manifold", "sigma"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("manifold", "sigma"),
+    [pytest.param(*case, marks=() if case[0] in ONE_OF_EACH else pytest.mark.slow) for case in CASES],
+    ids=str,
+)
 def test_radius_follows_the_law(manifold: Manifold, sigma: float, law_type: type[Law]) -> None:
     law = law_type(manifold, sigma)
     # lengths of the tangent vectors themselves: near the limit the points leave float64 (condition numbers past 1e16)
@@ -115,7 +119,7 @@ def test_radius_follows_the_law(manifold: Manifold, sigma: float, law_type: type
 
 
 @pytest.mark.parametrize("law_type", [Laplace, Gaussian])
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@pytest.mark.parametrize("manifold", longer(MANIFOLDS), ids=str)
 def test_points_follow_the_law_around_any_center(manifold: Manifold, law_type: type[Law]) -> None:
     sigma = 0.2 / manifold.volume_entropy if manifold.volume_entropy else 0.2
     law, center = law_type(manifold, sigma), off_center(manifold)

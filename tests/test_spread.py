@@ -9,11 +9,13 @@ import json
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from cases import MANIFOLDS, random_points
+from typer.testing import CliRunner
 
 from geodp import (
     SPD,
@@ -27,14 +29,17 @@ from geodp import (
     Release,
     Rotations,
     Sphere,
+    confidence_region,
     private_covariance,
     private_mean,
     private_variance,
 )
 from geodp.auditing import audit
+from geodp.cli import app
 from geodp.inputs import Array
 from geodp.manifolds.functions import vector_from_symmetric
 from geodp.measurement import Measurement
+from geodp.plots import confidence_regions, principal_geodesics
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
 from geodp.spread import CovarianceRelease, VarianceRelease
 from geodp.statistics.counts import normal_coordinates
@@ -469,3 +474,94 @@ def test_a_mean_and_a_spread_are_charged_one_by_one(tmp_path: Any) -> None:
     private_covariance(x, ball, rho=0.04, about="mean", ledger=ledger, dataset="data")
     with pytest.raises(Exception, match="left"):
         private_variance(x, ball, rho=0.04, ledger=ledger, dataset="data")
+
+
+# ---------------------------------------------------------------------- persons, private numbers, groups
+
+
+@every_statistic
+def test_of_persons_it_is_the_spread_of_their_means(kind: Any) -> None:
+    """In flat space a person's mean is a plain average, so that the statistic of averages is the same."""
+    ball = Ball(Euclidean(2), np.zeros(2), 2.0)
+    x, ids = np.random.default_rng(14).normal(size=(300, 2)) * 0.3, np.repeat(np.arange(100), 3)
+    release = private_variance if kind in (Variance, FrechetVariance) else private_covariance
+    about: Any = "center" if kind in (Variance, SecondMoment) else "mean"
+    made = release(x, ball, 1e9, about=about, unit=ids, simulate=np.random.default_rng(0))
+    assert (made.n, made.unit, made.neighbours) == (100, "person", "replace one person")
+    averages = x.reshape(100, 3, 2).mean(axis=1)
+    expected = kind(ball).compute(averages, 100)
+    assert made.vector == pytest.approx(expected, abs=1e-6)
+    assert made.sensitivity == kind(ball).sensitivity(100)
+    assert np.array_equal(Release.from_json(made.to_json()).value, made.value)
+
+
+def test_groups_and_private_numbers_are_released_like_those_of_means() -> None:
+    ball = Ball(Sphere(2), Sphere(2).origin, 1.0)
+    x = spread_out(ball, 900, 0.2)
+    groups = private_covariance(x, ball, 1.0, by=np.repeat(["a", "b", "c"], 300))
+    assert {name: release.n for name, release in groups.items()} == {"a": 300, "b": 300, "c": 300}
+    assert groups.cost.epsilon == pytest.approx(1.0)
+    counted = private_variance(x, ball, 1.0, neighbours="add-remove", about="mean")
+    assert counted.count is not None
+    assert counted.standard_deviation == pytest.approx(0.28, abs=0.1)
+    assert Release.from_json(counted.to_json()).count is not None
+
+
+# ---------------------------------------------------------------------- the command line
+
+
+def run_command(*arguments: object) -> Any:
+    return CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(app, [str(argument) for argument in arguments])
+
+
+def test_the_commands_print_store_and_draw(tmp_path: Path) -> None:
+    ball = Ball(SPD(2), np.eye(2), 1.5)
+    np.save(tmp_path / "x.npy", spread_out(ball, 400, [0.4, 0.2, 0.1]))
+    where = (tmp_path / "x.npy", "-m", "SPD(2)", "-r", 1.5)
+    for command, head in (("variance", "PRIVATE VARIANCE"), ("covariance", "PRIVATE COVARIANCE")):
+        plain = run_command(command, *where, "-e", 1)
+        assert plain.exit_code == 0
+        assert plain.stdout.startswith(f"{head} ABOUT THE CENTRE\n")
+        stored = run_command(command, *where, "--rho", 0.1, "--about", "mean", "--json", "--out", tmp_path / f"{command}.json")
+        assert json.loads(stored.stdout)["rho"] == 0.1
+        assert (tmp_path / f"{command}.json").read_text() == stored.stdout
+        assert run_command("receipt", tmp_path / f"{command}.json").stdout.startswith(f"{head}\n")
+        assert "about must be one of" in run_command(command, *where, "-e", 1, "--about", "median").stderr
+    drawn = run_command("covariance", *where, "-e", 1, "--plot", tmp_path / "geodesics.png")
+    assert drawn.exit_code == 0
+    assert (tmp_path / "geodesics.png").read_bytes().startswith(b"\x89PNG")
+    refused = run_command("covariance", *where, "-e", 1, "--by", "group", "--plot", tmp_path / "other.png")
+    assert "leave out --by" in refused.stderr
+
+
+def test_two_stored_means_are_compared(tmp_path: Path) -> None:
+    ball = Ball(SPD(2), np.eye(2), 1.5)
+    for name, mean in (("a", 0.0), ("b", 0.5)):
+        x = spread_out(ball, 500, 0.2, mean)
+        (tmp_path / f"{name}.json").write_text(private_mean(x, ball, 1.0).to_json())
+        (tmp_path / f"{name}-spread.json").write_text(private_covariance(x, ball, 1.0).to_json())
+    files = tmp_path / "a.json", tmp_path / "b.json"
+    spreads = "--first-spread", tmp_path / "a-spread.json", "--second-spread", tmp_path / "b-spread.json"
+    said = json.loads(run_command("compare", *files, *spreads, "--json").stdout)
+    assert said["p_value"] < 0.001
+    assert said["spread_known"] == [True, True]
+    assert run_command("compare", *files).stdout.startswith("COMPARISON OF TWO PRIVATE MEANS\n")
+    wrong = run_command("compare", tmp_path / "a.json", tmp_path / "a-spread.json")
+    assert wrong.exit_code == 2
+    assert "must be a release of private_mean but is of a covariance about the centre" in wrong.stderr
+    assert run_command("compare", tmp_path / "a.json", tmp_path / "none.json").exit_code == 2
+
+
+# ---------------------------------------------------------------------- pictures
+
+
+@pytest.mark.parametrize("manifold", [SPD(2), SPD(3), Sphere(2), PlanarShapes(4), Rotations(3)], ids=str)
+def test_every_kind_of_principal_geodesic_can_be_drawn(manifold: Manifold, tmp_path: Path) -> None:
+    ball = ball_of(manifold, 0.8)
+    x, rng = spread_out(ball, 300, 0.1), np.random.default_rng(0)
+    covariance = private_covariance(x, ball, 1.0, about="mean", simulate=rng)
+    principal_geodesics(covariance.components(), tmp_path / "geodesics.svg")
+    region = confidence_region(private_mean(x, ball, 1.0, simulate=rng), covariance)
+    confidence_regions({"all": region}, tmp_path / "region.svg")
+    for name in ("geodesics", "region"):
+        assert b"<svg" in (tmp_path / f"{name}.svg").read_bytes()

@@ -22,6 +22,9 @@ from geodp.study.report import write_report
 from geodp.study.runner import NAMES, Result, load, run
 from geodp.study.table import Table
 
+#: One process of a parallel run has all of these tests, so that what they share is made once.
+pytestmark = pytest.mark.xdist_group("study")
+
 TINY = Settings("tiny", (25, 50), 40, 5, 2000, 2, 20, 200, 4)
 #: Experiments that take next to nothing at the tiny size.
 CHEAP = ("neighbours", "utility", "bounds", "subspaces", "circle")

@@ -45,6 +45,8 @@ class ChainPlan:
     mean: Plan
     find: float
     spread: float
+    #: That of ball and mean together.
+    privacy: Privacy
 
     @property
     def cost(self) -> Cost:
@@ -68,12 +70,8 @@ class ChainPlan:
     @cached_property
     def guess(self) -> float:
         ball = self.mean.ball
-        whole = Measurement(FrechetMean(ball), self.mean.n, self._whole).noise.expected_error()
+        whole = Measurement(FrechetMean(ball), self.mean.n, self.privacy).noise.expected_error()
         return min(self.radius * self.expected_error / whole, 0.999 * ball.max_radius)
-
-    @property
-    def _whole(self) -> Privacy:
-        return share_of(self.search.privacy, 1.0 / self.find)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
@@ -145,8 +143,8 @@ def plan_chain(
         raise ValueError(f"the spread must be positive and finite but is {spread:g}: how far are records from their centre?")
     if find is not None:
         find = real_number(find, "the part of the privacy for the ball")
-        if not 0.0 < find < 1.0:
-            raise ValueError(f"the part of the privacy for the ball must be between 0 and 1 but is {find:g}: 0.2 is usual")
+        if not 0.001 <= find <= 0.999:
+            raise ValueError(f"the part of the privacy for the ball must be from 0.001 to 0.999 but is {find:g}: 0.2 is usual")
     chains = [_planned(outer, n, whole, part, spread) for part in ((find,) if find is not None else PARTS)]
     return min(chains, key=lambda chain: chain.expected_error)
 
@@ -165,7 +163,7 @@ def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread
         except ValueError:
             radius /= 1.1
     given = rest.parameters()
-    return ChainPlan(search, plan(Ball(manifold, center, radius), n, **given), find, spread)
+    return ChainPlan(search, plan(Ball(manifold, center, radius), n, **given), find, spread, whole)
 
 
 def _expected_radius(search: Search, spread: float, limit: float) -> float:

@@ -380,6 +380,7 @@ def _third_side(first: Array, second: Array, cosines: Array, bend: float) -> Arr
 
     The cosines are those of the exterior angle: with 1 the sides add up.
     """
+    first, second = (np.minimum(side, 1e150) for side in (first, second))  # longer ones have no square
     if bend == 0.0:
         return np.sqrt(np.maximum(first**2 + second**2 + 2.0 * first * second * cosines, 0.0))
     a, b = (np.minimum(bend * side, 300.0) for side in (first, second))

@@ -42,8 +42,8 @@ About = Literal["center", "mean"]
 
 #: With this probability no eigenvalue is further from the true one than the level of the noise.
 CONFIDENCE = 0.95
-#: Random matrices drawn for the law of the largest eigenvalue of noise, and the numbers that all of them may have.
-_SPECTRA, _MOST_NUMBERS = 4000, 40_000_000
+#: Random matrices drawn for the law of the largest eigenvalue of noise, and what their sizes to the power of three add up to.
+_SPECTRA, _MOST_WORK = 4000, 40_000_000
 
 
 @final
@@ -122,11 +122,8 @@ class CovarianceRelease(Release):
     @cached_property
     def base(self) -> Array:
         """The point that the covariance is about: where the released mean of normal coordinates lands, or the centre."""
-        ball, mean = _given(self).ball, self.mean
-        length = float(np.linalg.vector_norm(mean))
-        # the true mean is in the ball; what noise made of it beyond that is cut off
-        inside = mean * min(1.0, ball.radius / max(length, 1e-300))
-        return ball.manifold.exp(ball.center, ball.manifold.tangent(ball.center, inside))
+        ball = _given(self).ball
+        return ball.manifold.exp(ball.center, ball.manifold.tangent(ball.center, self.mean))
 
     @property
     def variance(self) -> float:
@@ -140,13 +137,15 @@ class CovarianceRelease(Release):
         one that has none. About the mean the noise ``(E, w e)``, of length ``Z``, moves the covariance by at most
         ``|E| + |e| (2 |m| + |e|) <= Z sqrt(1 + (2 |m|/w)^2) + (Z/w)^2`` with the released mean ``m``.
         """
-        return self._moved(self.noise.error_quantile(q)) + self.tolerance
+        return float(self._moved(self.noise.error_quantile(q))) + self.tolerance
 
     def _moved(self, length: Any) -> Any:
         if not isinstance(self.statistic, Covariance):
             return length
         unit = self.statistic.unit
-        return length * math.hypot(1.0, 2.0 * float(np.linalg.vector_norm(self.mean)) / unit) + (length / unit) ** 2
+        # a mean that is shortened to the radius is off by no more than its noise, nor by more than twice that
+        error = np.minimum(length / unit, 2.0 * _given(self).ball.radius)
+        return length * math.hypot(1.0, 2.0 * float(np.linalg.vector_norm(self.mean)) / unit) + error**2
 
     def expected_error(self) -> float:
         """A bound on the expected distance to the true covariance, at the released mean."""
@@ -164,7 +163,7 @@ class CovarianceRelease(Release):
         if not isinstance(self.statistic, Covariance):
             return _norm_quantile(noise, d, CONFIDENCE) + self.tolerance
         half = 0.5 * (1.0 + CONFIDENCE)
-        error = _part_quantile(noise, d, half) / self.statistic.unit
+        error = min(_part_quantile(noise, d, half) / self.statistic.unit, 2.0 * _given(self).ball.radius)
         mean = float(np.linalg.vector_norm(self.mean))
         return _norm_quantile(noise, d, half) + error * (2.0 * mean + error) + self.tolerance
 
@@ -449,7 +448,7 @@ def private_covariance(
     Laplace or Gaussian noise hides that vector. Negative eigenvalues, which noise may make, are removed afterwards.
 
     Every record is clipped into the ball by itself, and what is no point of the manifold counts as its centre: one pass over the
-    records. :meth:`CovarianceRelease.components` has the principal geodesics.
+    records. :meth:`geodp.spread.CovarianceRelease.components` has the principal geodesics.
 
     Parameters
     ----------
@@ -503,7 +502,7 @@ def _unit_norms(d: int) -> Array:
     """Largest eigenvalues in size of random symmetric matrices of length 1 and uniform direction: drawn with a fixed seed."""
     dim = d * (d + 1) // 2
     rng = np.random.default_rng(20)
-    size = int(min(_SPECTRA, max(50, _MOST_NUMBERS // (d * d))))
+    size = int(min(_SPECTRA, max(50, _MOST_WORK // d**3)))  # the larger they are, the less their largest eigenvalues differ
     found = []
     for start in range(0, size, 500):
         vectors = rng.standard_normal((min(500, size - start), dim))

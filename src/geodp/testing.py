@@ -65,10 +65,13 @@ def check_manifold(manifold: Manifold, *, slow: bool = False) -> None:
     >>> check_manifold(Sphere(2))
     """
     for holds in (*PROPERTIES, *(SLOW_PROPERTIES if slow else ())):
+        title = f"{holds.__name__.replace('_', ' ')} on {manifold}"
         try:
             holds(manifold)
         except AssertionError as error:
-            raise AssertionError(f"{holds.__name__.replace('_', ' ')} on {manifold}: {error}") from None
+            raise AssertionError(f"{title}: {error}") from None
+        except Exception as error:  # a mistake in one map may keep another from answering at all
+            raise AssertionError(f"{title}: {type(error).__name__}: {error}") from error
 
 
 def random_points(manifold: Manifold, size: int, rng: np.random.Generator, spread: float = 1.0) -> Array:

@@ -43,7 +43,7 @@ def spd3_groups(x: Array, starts: Integers, points: Array, radius: float, block:
         if end > begin:
             most = factor(points[g], root, inverse)
             blocks = rows[row:after]
-            blocks[:, -1] = spd3(x[begin:end], weights, points[g], root, inverse, most, radius, block, blocks, each)
+            blocks[:, -1] = spd3(x[begin:end], weights, points[g], root, inverse, most, radius, block, blocks, each, radius)
         row = after
 
 

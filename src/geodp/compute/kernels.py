@@ -370,13 +370,15 @@ def spd3(
     block: int,
     blocks: Array,
     each: Array,
+    limit: float,
 ) -> float:
     """3x3 positive-definite matrices: the deflation of ``_small_eigen``, without forming the last two eigenvectors.
 
     With ``v`` the eigenvector that stands alone and ``(u, w)`` an orthonormal pair across it, ``log`` of the whitened matrix
     is ``l v v' + alpha (I - v v') + half (d (u u' - w w') + b (u w' + w u'))`` with ``d^2 + b^2 = 1``. Columns of ``blocks``:
     sums of its six lower entries, squared length, and the Hessian's mean over trace-free directions. ``each`` has no rows, or
-    one for every record: then its coordinates go there, which are these entries, those off the diagonal times the root of two.
+    one for every record: then its coordinates go there, which are these entries, those off the diagonal times the root of two,
+    shortened to the length ``limit``. That needs no clipped records: the radius may be infinite.
     """
     root_of_two = math.sqrt(2.0)
     l00, l10, l11 = inverse[0, 0], inverse[1, 0], inverse[1, 1]
@@ -538,8 +540,7 @@ def spd3(
                 c20 = root_of_two * (rest * vx * vz + bd * (ux * uz - wx * wz) + bb * (ux * wz + wx * uz))
                 c21 = root_of_two * (rest * vy * vz + bd * (uy * uz - wy * wz) + bb * (uy * wz + wy * uz))
                 length = math.sqrt(c00 * c00 + c11 * c11 + c22 * c22 + c10 * c10 + c20 * c20 + c21 * c21)
-                # rounding may have made it longer than the radius
-                shrink = radius / length * (1.0 - 1e-15) if length > radius else 1.0
+                shrink = limit / length * (1.0 - 1e-15) if length > limit else 1.0
                 row = each[start + i]
                 row[0], row[1], row[2] = shrink * c00, shrink * c10, shrink * c20
                 row[3], row[4], row[5] = shrink * c11, shrink * c21, shrink * c22
@@ -572,7 +573,7 @@ def spd3(
                         for j in range(6):
                             square += row[j] * row[j]
                         length = math.sqrt(square)
-                        shrink = radius / length * (1.0 - 1e-15) if length > radius else 1.0
+                        shrink = limit / length * (1.0 - 1e-15) if length > limit else 1.0
                         for j in range(6):
                             row[j] *= shrink
         farthest = max(farthest, lengths[:count].max())

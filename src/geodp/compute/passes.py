@@ -327,25 +327,28 @@ class SPD3(_CompiledSPD):
     hessian = "its mean over directions"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        return self._passed(p, records, weights, radius, np.empty((0, 6)))
-
-    def coordinates(self, ball: Ball, records: Array) -> Array:
-        each = np.empty((len(records), 6))
-        records = as_compiled_code_knows_it(records)
-        self._passed(ball.center, records, np.ones(len(records)), ball.radius, each)
-        return each
-
-    def _passed(self, p: Array, records: Array, weights: Array, radius: float, each: Array) -> Pass:
         from geodp.compute import kernels
 
         blocks = _rows(records, 8)
-        reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks, each)
+        reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks, _NO_ROWS, radius)
         square, hessian = np.add.reduce(blocks[:, 6:]).tolist()
         logs = spd3_coordinates(blocks)
         return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(np.add.reduce(weights)))
 
+    def coordinates(self, ball: Ball, records: Array) -> Array:
+        from geodp.compute import kernels
+
+        each, blocks, weights = np.empty((len(records), 6)), _rows(records, 8), np.ones(len(records))
+        records = as_compiled_code_knows_it(records)
+        # shortening coordinates clips as well, and takes no exponentials
+        kernels.spd3(records, weights, *self.frame(ball.center), math.inf, Pass.BLOCK, blocks, each, ball.radius)
+        return each
+
     def step(self, p: Array, log: Array, hessian: Array) -> Array:
         return _scaled_step(log, hessian)
+
+
+_NO_ROWS = np.empty((0, 6))
 
 
 def spd3_coordinates(sums: Array) -> Array:

@@ -41,6 +41,10 @@ class Euclidean(Manifold):
         return Roots.flat(self.d)
 
     @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.d,)
+
+    @property
     def origin(self) -> Array:
         return np.zeros(self.d)
 

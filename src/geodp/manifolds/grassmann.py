@@ -64,6 +64,10 @@ class Grassmann(Manifold):
         return Roots.of(forms, [1] * pairs + [self.m - 2 * self.p] * self.p, sign=1, cut=Fraction(1, 4))
 
     @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.m, self.p)
+
+    @property
     def origin(self) -> Array:
         return np.eye(self.m, self.p)
 

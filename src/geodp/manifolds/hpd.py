@@ -55,6 +55,10 @@ class HPD(AffineInvariant):
         """Complex matrices from points."""
         return complex_of_pairs(np.asarray(x, dtype=np.float64))
 
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.k, self.k, 2)
+
     layouts = Manifold.layouts
 
     def matrices(self, x: Array) -> Complex:

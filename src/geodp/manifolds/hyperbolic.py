@@ -45,6 +45,10 @@ class Hyperbolic(Manifold):
         return Roots.of([[1]], [self.d - 1], sign=-1)
 
     @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.d + 1,)
+
+    @property
     def origin(self) -> Array:
         return _with_time(np.zeros(self.d))
 

@@ -62,14 +62,13 @@ class Manifold(ABC):
 
     @property
     @abstractmethod
-    def origin(self) -> Array:
-        """The point that every ``move_origin`` starts from. All points, and tangent vectors, are arrays of its shape."""
-
-    @final
-    @cached_property
     def point_shape(self) -> tuple[int, ...]:
         """Shape of the array that holds one point; tangent vectors have the same shape."""
-        return self.origin.shape
+
+    @property
+    @abstractmethod
+    def origin(self) -> Array:
+        """The point that every ``move_origin`` starts from."""
 
     @property
     def scale_directions(self) -> Array:

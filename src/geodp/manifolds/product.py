@@ -86,6 +86,10 @@ class Product(Manifold):
         return Roots.direct_sum([factor.roots for factor in self.factors])
 
     @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (sum(math.prod(factor.point_shape) for factor in self.factors),)
+
+    @property
     def origin(self) -> Array:
         return self._join([factor.origin for factor in self.factors])
 

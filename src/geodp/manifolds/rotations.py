@@ -53,6 +53,10 @@ class Rotations(Manifold):
         return Roots.of(forms, multiplicities, sign=1, square=Fraction(1, 4), cut=Fraction(1))
 
     @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.n, self.n)
+
+    @property
     def origin(self) -> Array:
         return np.eye(self.n)
 

@@ -64,6 +64,10 @@ class PlanarShapes(Manifold):
         return Roots.of([[1], [2]], [2 * self.landmarks - 6, 1], sign=1, cut=Fraction(1, 4))
 
     @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.landmarks, 2)
+
+    @property
     def origin(self) -> Array:
         return pairs_of_complex(self._modes()[:, 1])
 

@@ -61,6 +61,10 @@ class PositiveDefinite(Manifold):
         return vector_from_symmetric(matrices)
 
     @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.k, self.k)
+
+    @property
     def origin(self) -> Array:
         return self.points(np.eye(self.k))
 

@@ -60,6 +60,10 @@ class Sphere(Manifold):
         return Roots.of([[1]], [self.d - 1], sign=1, square=curvature, cut=1 / curvature)
 
     @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.d + 1,)
+
+    @property
     def origin(self) -> Array:
         north = np.zeros(self.d + 1)
         north[-1] = self.radius

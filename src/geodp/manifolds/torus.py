@@ -61,6 +61,10 @@ class Torus(Manifold):
         return Roots.flat(self.d, cut=Fraction(1))
 
     @property
+    def point_shape(self) -> tuple[int, ...]:
+        return (self.d, 2)
+
+    @property
     def origin(self) -> Array:
         return self.from_angles(np.zeros(self.d))
 

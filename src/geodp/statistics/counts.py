@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -96,16 +95,31 @@ class Count:
         """Counts can always be computed."""
 
 
-def normal_coordinates(ball: Ball, records: Array, count: int | None = None) -> Array:
-    """Coordinates of ``log`` at the centre, a row a record, of length at most the radius (to 1e-15); zero for what is no point.
+@final
+class NormalCoordinates:
+    """A function of records: coordinates of ``log`` at the centre, a row a record, of length at most the radius (to 1e-15).
 
-    A function of each record and its place, in floats, so that counts and sums of it need no tolerance for how it rounds.
-    ``count`` is the number of records in all, of which these may be a part: it decides whether compiled code is worth loading.
-    That may clip the records in place.
+    Zero for what is no point. A row depends on its record and its place alone, so that counts and sums of rows need no tolerance
+    for how they round. ``count`` is the number of records in all, by which the way to compute is chosen once for all of them. The
+    records may be clipped in place.
     """
-    evaluator = best_evaluator(ball.manifold, len(records) if count is None else count)
-    with np.errstate(all="ignore"):
-        return evaluator.coordinates(ball, records)
+
+    def __init__(self, ball: Ball, count: int) -> None:
+        self._ball, self._count = ball, count
+        self._evaluator = best_evaluator(ball.manifold, count)
+
+    def __call__(self, records: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return self._evaluator.coordinates(self._ball, records)
+
+    def __reduce__(self) -> Any:
+        """Another process chooses by itself: it may have no compiler."""
+        return NormalCoordinates, (self._ball, self._count)
+
+
+def normal_coordinates(ball: Ball, records: Array) -> Array:
+    """The normal coordinates of these records."""
+    return NormalCoordinates(ball, len(records))(records)
 
 
 def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
@@ -114,8 +128,10 @@ def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
     A person is where the median of the distances of its records is: a ball for persons is to hold their records.
     """
 
+    coordinates = NormalCoordinates(center, n)
+
     def lengths(records: Array) -> Array:
-        return np.linalg.vector_norm(normal_coordinates(center, records, n), axis=-1, keepdims=True)
+        return np.linalg.vector_norm(coordinates(records), axis=-1, keepdims=True)
 
     # as many as have a length of at most t, counted at each t
     def within(rows: Array) -> Array:
@@ -132,7 +148,7 @@ def below(x: Any, ball: Ball, directions: Array, thresholds: Array, n: int) -> l
         along = np.sort(rows @ directions.T, axis=0)
         return np.stack([np.searchsorted(column, thresholds) for column in along.T]).astype(np.float64)
 
-    table = sum_over(x, ball.manifold, partial(normal_coordinates, ball, count=n), n, counts)
+    table = sum_over(x, ball.manifold, NormalCoordinates(ball, n), n, counts)
     return [[int(count) for count in row] for row in table]
 
 
@@ -174,4 +190,4 @@ class TangentMean:
         """Sums can always be computed."""
 
     def compute(self, x: Any, n: int) -> Array:
-        return sum_over(x, self.domain.manifold, partial(normal_coordinates, self.domain, count=n), n) / n
+        return sum_over(x, self.domain.manifold, NormalCoordinates(self.domain, n), n) / n

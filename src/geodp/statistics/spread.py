@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -25,7 +24,7 @@ from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import symmetric_from_vector, vector_from_symmetric
 from geodp.records.chunks import open_records
 from geodp.records.sums import sum_over
-from geodp.statistics.counts import normal_coordinates
+from geodp.statistics.counts import NormalCoordinates
 from geodp.statistics.mean import FrechetMean, one_point_each
 
 #: Rounding of a mean of numbers up to 1. Plain sums of BLOCK records, carried on or added up by halves over a chunk, carried
@@ -79,7 +78,7 @@ class Variance(_AboutBall):
         return self.domain.radius**2 / n * _UP
 
     def compute(self, x: Any, n: int) -> Array:
-        rows = partial(normal_coordinates, self.domain, count=n)
+        rows = NormalCoordinates(self.domain, n)
         return sum_over(x, self.domain.manifold, rows, n, _squares) / n
 
 
@@ -225,8 +224,9 @@ class Covariance(_AboutBall):
         return np.concatenate([vector_from_symmetric(moments / n), self.unit * means / n])
 
     def mean(self, vector: Array) -> Array:
-        """The mean of the normal coordinates that a vector stands for."""
-        return vector[-self.domain.manifold.dim :] / self.unit
+        """The mean of the normal coordinates that a vector stands for, shortened to the radius, which no true mean exceeds."""
+        mean = vector[-self.domain.manifold.dim :] / self.unit
+        return np.asarray(mean * min(1.0, self.domain.radius / max(float(np.linalg.vector_norm(mean)), 1e-300)))
 
     def second_moment(self, vector: Array) -> Array:
         """The second moment about the centre that a vector stands for."""
@@ -242,7 +242,7 @@ class Covariance(_AboutBall):
 def _summed(x: Any, ball: Ball, n: int) -> tuple[Array, Array]:
     """The sums of ``u u'`` and of ``u``, in one pass."""
 
-    total = sum_over(x, ball.manifold, partial(normal_coordinates, ball, count=n), n, _moments)
+    total = sum_over(x, ball.manifold, NormalCoordinates(ball, n), n, _moments)
     return total[:-1], total[-1]
 
 
