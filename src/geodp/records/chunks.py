@@ -28,6 +28,8 @@ from geodp.manifolds.manifold import Manifold
 
 #: Bytes of records read at a time by each core: fewer if there are not enough records to go round.
 _CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
+#: And no fewer records than this, however large they are.
+_LEAST_ROWS = 32
 #: Arrays up to this many bytes are copied and clipped once; larger ones are clipped in every pass. On disk, less is worth it.
 _KEPT_IN_MEMORY, _KEPT_FROM_DISK = 1 << 30, 1 << 26
 
@@ -349,7 +351,7 @@ def _split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Ar
         array = as_array(chunk)
         check_shape(array, manifold)
         share = min(max(len(array) * record // (2 * cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
-        yield from slices(array, max(Pass.BLOCK, share // record), room)
+        yield from slices(array, max(_LEAST_ROWS, share // record), room)
 
 
 def as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> Any:
