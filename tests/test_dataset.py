@@ -41,7 +41,7 @@ from geodp.privacy.neighbours import covers
 from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
 from geodp.privacy.splitting import halves, set_aside
 from geodp.records.persons import Persons, StreamPersons, open_persons
-from geodp.statistics.counts import Coverage, TangentMean, beyond, normal_coordinates
+from geodp.statistics.counts import Coverage, NormalCoordinates, TangentMean, beyond, normal_coordinates
 from geodp.statistics.mean import FrechetMean
 
 BALLS = [
@@ -549,9 +549,10 @@ def test_a_record_gives_the_same_floats_wherever_it_stands(ball: Ball) -> None:
     rng = np.random.default_rng(18)
     x = records_in(ball, 500, rng)
     directions = np.linalg.qr(rng.normal(size=(ball.manifold.dim, ball.manifold.dim)))[0]
-    here = normal_coordinates(ball, x.copy(), 500)
+    coordinates = NormalCoordinates(ball, 500)
+    here = coordinates(x.copy())
     for before in (1, 2, 3, 5, 7, 8, 13):
-        moved = normal_coordinates(ball, np.concatenate([records_in(ball, before, rng), x]), 500 + before)[before:]
+        moved = coordinates(np.concatenate([records_in(ball, before, rng), x]))[before:]
         np.testing.assert_array_equal(moved, here)
         np.testing.assert_array_equal(np.linalg.vector_norm(moved, axis=-1), np.linalg.vector_norm(here, axis=-1))
         np.testing.assert_array_equal((moved @ directions.T), (here @ directions.T))

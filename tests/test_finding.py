@@ -44,7 +44,7 @@ from geodp.mechanisms.selection import Selection
 from geodp.privacy.cost import SelectionCost
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
 from geodp.privacy.splitting import split
-from geodp.statistics.counts import Coverage, TangentMean, below, beyond, normal_coordinates
+from geodp.statistics.counts import Coverage, NormalCoordinates, TangentMean, below, beyond
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean, embedding_of
 from geodp.testing import random_points
@@ -331,8 +331,9 @@ def test_normal_coordinates_treat_every_record_by_itself() -> None:
     ball = Ball(SPD(3), np.eye(3), 30.0)
     x = np.stack([np.diag(np.exp(rng.uniform(-20.0, 20.0, 3))) for _ in range(200)])
     x[5], x[17, 0, 0] = np.nan, -1.0
-    together = normal_coordinates(ball, x)
-    alone = np.concatenate([normal_coordinates(ball, x[i : i + 1]) for i in range(200)])
+    coordinates = NormalCoordinates(ball, 200)
+    together = coordinates(x.copy())
+    alone = np.concatenate([coordinates(x[i : i + 1].copy()) for i in range(200)])
     assert together.tobytes() == alone.tobytes()
     assert (np.linalg.vector_norm(together, axis=1) <= 30.0).all()
 
