@@ -184,3 +184,21 @@ def test_grassmannians_in_a_wide_ball_converge() -> None:
     ball = ball_of(Grassmann(2, 5), 0.97)
     x, labels = grouped(ball, [4] * 12)
     agree_with_a_loop(x, labels, ball, frechet_means(x, ball, labels))
+
+
+def test_compiled_code_meets_one_type_of_arrays_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept on disk for every type it has met: those files must not tell what the records were like."""
+    from geodp.compute import group_kernels
+
+    compile_all(monkeypatch)
+    for manifold in (SPD(2), SPD(3), Sphere(2), Rotations(3)):
+        ball = ball_of(manifold, 0.9)
+        x, labels = grouped(ball, SIZES)
+        x[labels == 4] = np.nan
+        for given in (x, np.asfortranarray(x), x.astype(np.float32), x[::-1]):
+            frechet_means(given, ball, labels)
+            frechet_mean(given[:3], ball)
+        group_means(x.copy(), np.array([0, 5, len(x)]), ball, steady=True)
+    kernels = [value for value in vars(group_kernels).values() if hasattr(value, "signatures")]
+    assert len(kernels) >= 8
+    assert [kernel.py_func.__name__ for kernel in kernels if len(kernel.signatures) > 1] == []

@@ -28,6 +28,8 @@ from geodp.manifolds.manifold import Manifold
 
 #: Bytes of records read at a time by each core: fewer if there are not enough records to go round.
 _CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
+#: And no fewer records than this, however large they are.
+_LEAST_ROWS = 32
 #: Arrays up to this many bytes are copied and clipped once; larger ones are clipped in every pass. On disk, less is worth it.
 _KEPT_IN_MEMORY, _KEPT_FROM_DISK = 1 << 30, 1 << 26
 
@@ -200,6 +202,12 @@ class ChunkedRecords(Records):
 
     def _evaluate_anew(self, p: Array, report: Report) -> Pass:
         """Reads and clips every record: whoever changes them meanwhile, no record outside the ball is ever met."""
+        if self._is_small and self._may_keep:
+            for weights, chunk in self._chunks(self._open()):
+                self._kept = [chunk]
+                alone = read_once(self.evaluator, self.ball, p, chunk, weights).asked
+            report(alone.count)
+            return alone
         total: Reading | None = None
         clipped = []
 
@@ -207,7 +215,7 @@ class ChunkedRecords(Records):
             weights, chunk = item
             return read_once(self.evaluator, self.ball, p, chunk, weights), chunk
 
-        with self._threads():
+        with one_blas_thread():
             for part, chunk in in_order(pool(os.getpid()), work, self._chunks(self._open())):
                 total = part if total is None else total + part
                 if self._may_keep:
@@ -232,16 +240,16 @@ class ChunkedRecords(Records):
         def work(item: tuple[Array | None, Array]) -> Pass:
             return self.evaluator.evaluate(p, item[1], item[0])
 
-        with self._threads():
+        with one_blas_thread():
             for part in in_order(pool(os.getpid()), work, self._chunks(iter(kept))):
                 total = total + part
                 report(total.count)
         return total
 
-    def _threads(self) -> AbstractContextManager[None]:
-        """What keeps the threads of the linear algebra out of ours; one chunk needs none."""
-        alone = self.count is not None and 8 * self.count * math.prod(self.ball.manifold.point_shape) <= _LEAST_BYTES
-        return nullcontext() if alone else one_blas_thread()
+    @property
+    def _is_small(self) -> bool:
+        """Whether there is one chunk only, which needs no threads."""
+        return self.count is not None and 8 * self.count * math.prod(self.ball.manifold.point_shape) <= _LEAST_BYTES
 
     def _chunks(self, chunks: Iterator[Array]) -> Iterator[tuple[Array | None, Array]]:
         """Weights and records, a chunk at a time."""
@@ -343,7 +351,7 @@ def _split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Ar
         array = as_array(chunk)
         check_shape(array, manifold)
         share = min(max(len(array) * record // (2 * cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
-        yield from slices(array, max(Pass.BLOCK, share // record), room)
+        yield from slices(array, max(_LEAST_ROWS, share // record), room)
 
 
 def as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geodp.compute.groups import GroupEvaluator, GroupPass, Integers, best_group_evaluator
-from geodp.compute.passes import sum_rounding
+from geodp.compute.passes import as_compiled_code_knows_it, sum_rounding
 from geodp.inputs import EPSILON, Array, refuse_mask
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.records.chunks import as_array, check_shape, in_order, one_blas_thread, pool
@@ -96,11 +96,13 @@ def frechet_means(
     records = as_array(x)
     check_shape(records, ball.manifold)
     labels, codes = _coded(by, groups, len(records))
-    order = np.argsort(codes, kind="stable")
-    order = order[np.searchsorted(codes[order], 0) :]
+    order: Any = slice(None)
+    if (codes[1:] < codes[:-1]).any() or (codes < 0).any():
+        order = np.argsort(codes, kind="stable")
+        order = order[np.searchsorted(codes[order], 0) :]
     starts = np.concatenate([[0], np.cumsum(np.bincount(codes[order], minlength=len(labels)))])
     with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
-        chosen = records[order].astype(np.float64)
+        chosen = records[order].astype(np.float64, order="C")
     return MeanResults(labels, *group_means(chosen, starts, ball, tolerance=tolerance))
 
 
@@ -135,10 +137,11 @@ class Means(NamedTuple):
 def group_means(records: Array, starts: Integers, ball: Ball, *, tolerance: float | None = None, steady: bool = False) -> Means:
     """The Fréchet mean of the records ``starts[g]`` to ``starts[g + 1]`` for every ``g``, clipped into the ball.
 
-    ``records`` is float64, ``(n, *point_shape)``, and is clipped in place. The mean of no records is the centre. A release asks
-    for ``steady`` work: every group gets the passes that ordinary data need in such a ball, so that time says less about it.
+    ``records`` is float64, ``(n, *point_shape)``, and may be clipped in place. The mean of no records is the centre. A release
+    asks for ``steady`` work: every group gets the passes that ordinary data need in such a ball, so that time says less about it.
     """
     manifold, count = ball.manifold, len(starts) - 1
+    records = as_compiled_code_knows_it(records)  # once: a copy made later would not keep what was clipped
     starts = np.ascontiguousarray(starts, dtype=np.int64)
     goal = None if tolerance is None else checked_tolerance(tolerance)
     evaluator = best_group_evaluator(ball, len(records))
