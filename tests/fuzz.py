@@ -526,9 +526,7 @@ def check_chains(case: tuple[Manifold, Any, Any, Any, Any]) -> None:
     outcome = attempt(lambda: plan_chain(outer, n, epsilon, spread=spread, find=find))
     if outcome.refusal is None:
         chain: ChainPlan = outcome.value
-        if not (
-            math.isfinite(chain.radius + chain.expected_error + chain.guess) and chain.cost.meets(chain.privacy)
-        ):
+        if not (math.isfinite(chain.radius + chain.expected_error + chain.guess) and chain.cost.meets(chain.privacy)):
             raise Broken(f"a plan that says {chain}")
 
 
