@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -391,8 +392,6 @@ def run(
     records = pair[0] if np.array_equal(x, vectors[0]) else pair[1]
     value = statistic.compute(records, n)
     if fault is not None:
-        from dataclasses import replace
-
         noise = replace(
             noise, scale=noise.scale * {"half the noise": 0.5, "the sensitivity of one dimension": math.sqrt(0.5)}[fault]
         )
@@ -435,6 +434,41 @@ def test_the_exact_draws_of_a_covariance_hide_their_last_bits() -> None:
     mechanism = partial(run, statistic, n, privacy, None, True, pair, vectors)
     result = audit(flat, mechanism=mechanism, pair=vectors, epsilon=1.0, draws=6_000, seed=3, confidence=1.0 - 1e-6)
     assert result.consistent
+
+
+def worst_pair(kind: Any, ball: Ball, n: int) -> tuple[Array, Array]:
+    """Neighbours about as far apart as can be, for each statistic."""
+    first, second = np.zeros((n, 2)), np.zeros((n, 2))
+    cosine = -0.5 * WEIGHT**2
+    first[-1] = ball.radius * np.eye(2)[0]
+    if kind is FrechetVariance:
+        first[:-1] = second[:] = -first[-1]
+    elif kind is Covariance:
+        second[-1] = ball.radius * np.array([cosine, math.sqrt(1.0 - cosine**2)])
+    return placed(ball, first), placed(ball, second)
+
+
+@pytest.mark.parametrize("kind", [Variance, FrechetVariance, Covariance], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("half", [False, True], ids=["as claimed", "half the noise"])
+def test_audits_acquit_the_others_too_and_convict_half_the_noise(kind: Any, half: bool) -> None:
+    """Their two values are audited as means of one record each, in the ball that has them at opposite ends."""
+    ball, n, privacy = Ball(Hyperbolic(2), Hyperbolic(2).origin, 1.2), 101, PureDP(1.0)
+    pair = worst_pair(kind, ball, n)
+    values = [kind(ball).compute(x, n) for x in pair]
+    distance = float(np.linalg.vector_norm(values[0] - values[1]))
+    assert 0.98 <= distance / kind(ball).sensitivity(n) <= 1.0
+    noise = Measurement(kind(ball), n, privacy).noise
+    noise = replace(noise, scale=0.5 * noise.scale) if half else noise
+
+    def mechanism(x: Array, size: int, rng: np.random.Generator) -> Array:
+        return noise.simulate(x[0], size, rng)
+
+    flat = Ball(Euclidean(len(values[0])), 0.5 * (values[0] + values[1]), 0.5 * distance * (1.0 + 1e-9))
+    result = audit(
+        flat, mechanism=mechanism, pair=(values[0][None], values[1][None]), epsilon=1.0, draws=100_000, seed=3,
+        confidence=1.0 - 1e-6, events=("law", "array", "atoms"),
+    )  # fmt: skip
+    assert result.consistent == (not half)
 
 
 # ---------------------------------------------------------------------- nothing else leaves
