@@ -48,7 +48,7 @@ from geodp.privacy.cost import Cost, compose, cost_from_dict, cost_of, laplace_r
 from geodp.privacy.neighbours import Unit, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
-from geodp.receipt import cost_in_words, parts_of
+from geodp.receipt import cost_in_words, cost_of_parts, parts_of
 from geodp.records.dataset import Dataset, Who
 from geodp.release import Account, computed, used
 from geodp.statistics.counts import Count, TangentMean, below, beyond
@@ -400,7 +400,7 @@ def private_ball(
 def _counted_cost(privacy: Privacy) -> Cost:
     """What a search costs before whose first step, a noisy count, nobody knows which steps it will take."""
     (count,), own = parts_of(privacy, True, 0.0)
-    return compose([Measurement(Count(), 1, count).noise.cost, cost_of(own)])
+    return cost_of_parts([Measurement(Count(), 1, count).noise.cost, cost_of(own)], privacy)
 
 
 def _found(x: Any, search: Search, entropy: Entropy | None) -> Ball:

@@ -119,7 +119,7 @@ class Release:
     @property
     def cost(self) -> Cost:
         """What the release spends, in every notion of privacy, with the counts that are part of it."""
-        return compose([*(part.cost for part in self._parts), self._own_cost]) if self._parts else self.noise.cost
+        return cost_of_parts([*(part.cost for part in self._parts), self._own_cost], self.privacy)
 
     @property
     def _own_cost(self) -> Cost:
@@ -229,7 +229,7 @@ class Release:
         wrong: str | None = "pass what Release.to_json returned"
         try:
             stored: dict[str, Any] = json.loads(text)
-            wrong = _first_invalid(stored)
+            wrong = _first_invalid(stored) or _about_whom(stored)
             if wrong is None:
                 return _restored(stored)
         except _InvalidField as reason:
@@ -457,6 +457,8 @@ class GroupedRelease(Mapping[Name, Release]):
         share = halves(self.privacy) if self.halved else self.privacy
         return whole.get(first.neighbours) == self.neighbours and all(
             (release.unit, release.neighbours) == own
+            and release.statistic.kind == first.statistic.kind
+            and _same_place(release.statistic.place, first.statistic.place)
             and release.privacy == share
             and (release.dataset, release.charge) == (self.dataset, self.charge)
             for release in self.values()
@@ -464,13 +466,33 @@ class GroupedRelease(Mapping[Name, Release]):
 
     def __str__(self) -> str:
         head = "PRIVATE RELEASES BY GROUP" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        public = next(iter(self.values())).count is None
         rows = [
-            ("groups", f"{len(self)}"),
+            ("groups", f"{len(self)}, of which {'it is public' if public else 'it is private'} who is in which"),
             ("privacy", f"{self.privacy}, {self.privacy.words}, for all of them; neighbours: {self.neighbours}"),
             ("cost", cost_in_words(self.cost)),
         ]
         texts = [head, *(f"  {name:<12}{text}" for name, text in rows)]
         return "\n".join([*texts, *(f"\ngroup {name}: {release}" for name, release in self.items())])
+
+
+def _same_place(first: Ball | Manifold, second: Ball | Manifold) -> bool:
+    if isinstance(first, Ball) and isinstance(second, Ball):
+        same = first.manifold == second.manifold and np.array_equal(first.center, second.center)
+        return same and first.radius == second.radius
+    return first == second
+
+
+def cost_of_parts(costs: list[Cost], privacy: Privacy) -> Cost:
+    """What the parts of a release spend together, which keep a privacy: they were given parts of its epsilon, and all of
+    its delta.
+
+    A sum of costs adds their curves by bounds that need not show this. Then the privacy itself is the cost.
+    """
+    if len(costs) == 1:
+        return costs[0]
+    whole = compose(costs)
+    return whole if whole.meets(privacy) else cost_of(privacy)
 
 
 def cost_of_groups(costs: list[Cost], privacy: Privacy, halved: bool) -> Cost:
@@ -480,7 +502,7 @@ def cost_of_groups(costs: list[Cost], privacy: Privacy, halved: bool) -> Cost:
     """
     same = all(cost == costs[0] for cost in costs)
     if halved:
-        return compose([costs[0], costs[0]]) if same else cost_of(privacy)
+        return cost_of_parts([costs[0], costs[0]], privacy) if same else cost_of(privacy)
     return costs[0] if same else cost_of(privacy)
 
 
@@ -641,6 +663,15 @@ def _first_invalid(stored: Stored) -> str | None:
     return None
 
 
+def _about_whom(stored: Stored) -> str | None:
+    """A sentence if the neighbours do not go with the rest: only a release with a noisy count protects the number."""
+    if stored["summary"] == ClaimedSummary.kind:
+        return None
+    unit = stored["unit"]
+    allowed = [replace_one(unit)] if stored["count"] is None else [change_one(unit), add_or_remove_one(unit)]
+    return None if stored["neighbours"] in allowed else f"its neighbours must be {' or '.join(allowed)}"
+
+
 def _restored(stored: Stored) -> Release:
     manifold = parse_manifold(stored["manifold"])
     privacy = privacy_of(*(stored[name] for name in ("epsilon", "delta", "rho", "mu")))
@@ -651,7 +682,7 @@ def _restored(stored: Stored) -> Release:
     parts = _stored_parts(stored, privacy)
     own = parts_of(privacy, stored["count"] is not None, stored["coverage_share"])[1]
     kind, family = _MECHANISMS[stored["mechanism"]]
-    cost = _stored_cost(stored, parts, own)
+    cost = _stored_cost(stored, parts, own, privacy)
     noise: Mechanism
     if kind is TangentMechanism:
         assert ball is not None
@@ -680,7 +711,9 @@ def _stored_parts(stored: Stored, privacy: Privacy) -> dict[str, Any]:
     for name in ("count", "coverage"):
         if stored[name] is None:
             continue
-        part = found[name] = Release.from_json(json.dumps(stored[name]))
+        if wrong := _first_invalid(stored[name]):
+            raise _InvalidField(f"of its {name} {wrong}")
+        part = found[name] = _restored(stored[name])
         same = (part.privacy, part.numerics, part.neighbours, part.unit) == (
             next(shares),
             *(stored[each] for each in ("numerics", "neighbours", "unit")),
@@ -715,6 +748,8 @@ def _check_consistent(stored: Stored, statistic: Statistic, privacy: Privacy, no
     stated = noise.cost if isinstance(noise.cost, type(true)) else PureCost(noise.cost.epsilon)
     # the numbers of a receipt are rounded to floats, and tolerances were other ones in other versions
     enough = statistic.sensitivity(stored["n"] or 1) * (1.0 - 1e-9) <= stored["sensitivity"]
+    if stored["geodp"] == __version__:
+        enough = enough and statistic.tolerance * (1.0 - 1e-9) <= stored["tolerance"]
     if not (
         enough
         and stated.meets(privacy)
@@ -741,7 +776,7 @@ def _check_law(noise: IntrinsicMechanism) -> None:
         raise _InvalidField(f"there is no noise of its scale on {noise.manifold}") from None
 
 
-def _stored_cost(stored: Stored, parts: dict[str, Release], own: Privacy) -> Cost:
+def _stored_cost(stored: Stored, parts: dict[str, Release], own: Privacy, privacy: Privacy) -> Cost:
     """The cost of the noise of the value itself."""
     if "cost" not in stored:
         return PureCost(float(stored["epsilon"]))
@@ -749,7 +784,8 @@ def _stored_cost(stored: Stored, parts: dict[str, Release], own: Privacy) -> Cos
     if not parts:
         return whole
     noise = cost_from_dict(stored["noise_cost"])
-    if compose([*(part.cost for part in parts.values()), cost_of(own) if "count" in parts else noise]) != whole:
+    spent = [*(part.cost for part in parts.values()), cost_of(own) if "count" in parts else noise]
+    if cost_of_parts(spent, privacy) != whole:
         raise _InvalidField("its cost must be that of its parts together")
     return noise
 

@@ -45,7 +45,7 @@ from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.choice import MechanismName
 from geodp.mechanisms.mechanism import Mechanism
-from geodp.privacy.cost import Cost, compose, cost_of
+from geodp.privacy.cost import Cost, cost_of
 from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import halves
@@ -59,6 +59,7 @@ from geodp.receipt import (
     ProjectedRelease,
     Release,
     cost_of_groups,
+    cost_of_parts,
     parts_of,
 )
 from geodp.records.chunks import only_the_kind
@@ -583,7 +584,7 @@ class Order:
         """What a release about ``n`` members costs; where ``n`` is private, what it costs whatever that is."""
         own = cost_of(self.own) if self.counted else self.measurement(n).noise.cost
         parts = [part.cost(1) for part in (self.count, self.cover) if part is not None]
-        return compose([*parts, own]) if parts else own
+        return cost_of_parts([*parts, own], self.privacy)
 
     def least(self) -> int:
         """The smallest number of members for which there is noise: it may need more than one on spaces that are compact."""

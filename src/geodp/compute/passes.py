@@ -543,7 +543,7 @@ def worth_compiled_code(kernel: str, numbers: float) -> bool:
     loaded = sys.modules.get(f"geodp.compute.{module}")
     if not _numba_is_there():
         return False
-    if numbers >= _WORTH_COMPILING or (loaded is not None and getattr(loaded, name).signatures):
+    if numbers >= _WORTH_COMPILING or (loaded is not None and bool(getattr(getattr(loaded, name, None), "signatures", None))):
         return True
     _Tally.numbers += numbers + _CALL
     return _Tally.numbers >= _WORTH_MAKING or (_Tally.numbers >= _WORTH_LOADING and _is_on_disk(kernel))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, final
 from uuid import uuid4
 
@@ -12,27 +11,34 @@ from numpy.typing import NDArray
 
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
-from geodp.records.chunks import check_shape, count_records
-from geodp.records.persons import EachPerson, Indices, Persons, chosen_rows, coded, select_records
+from geodp.records.chunks import count_records
+from geodp.records.persons import (
+    EachPerson,
+    Indices,
+    Persons,
+    check_known,
+    check_length,
+    chosen_rows,
+    key_of,
+    runs_of,
+    select_records,
+)
 
 
 @final
 class DaskPersons(Persons):
     """Records in a Dask array, a person's one after the other"""
 
-    def __init__(self, x: da.Array, manifold: Manifold, starts: Indices) -> None:
-        self.x, self.manifold, self.order, self.starts = x, manifold, slice(None), starts
+    def __init__(self, x: da.Array, manifold: Manifold, order: Indices, starts: Indices, records: int) -> None:
+        self.x, self.manifold, self.order, self.starts, self.records = x, manifold, order, starts, records
 
     @classmethod
     def of(cls, x: da.Array, ids: NDArray[Any], manifold: Manifold) -> DaskPersons:
-        check_shape(x, manifold)
-        if math.isnan(x.shape[0]):
-            raise ValueError("with unit the sizes of the blocks must be known: call x.compute_chunk_sizes() first")
-        codes = coded(ids, "unit", count_records(x, manifold))
-        starts = np.flatnonzero(np.diff(codes, prepend=-1)).astype(np.int64)
-        if len(starts) != len(np.unique(codes)):
-            raise ValueError("records in blocks must be sorted by person, so that those of each come together: sort them by unit")
-        return cls(x, manifold, np.append(starts, len(codes)))
+        check_known(x, manifold)
+        check_length(ids, "unit", count_records(x, manifold))
+        runs, keep = runs_of(map(key_of, ids.tolist()))
+        whole = cls(x, manifold, np.arange(len(ids)), runs, len(ids))
+        return whole if len(keep) == whole.count else whole.select(keep)
 
     def each(self, row: EachPerson) -> da.Array:
         starts, x = self.starts, self.x
@@ -65,7 +71,8 @@ class DaskPersons(Persons):
 
     def select(self, keep: Indices, padding: int = 0) -> DaskPersons:
         rows, starts = chosen_rows(self.starts, keep, padding)
-        return DaskPersons(select_records(self.x, self.manifold, rows, padding), self.manifold, starts)
+        x = select_records(self.x, self.manifold, rows, padding)
+        return DaskPersons(x, self.manifold, self.order[rows], starts, self.records)
 
 
 class _Rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal, TypedDict, final, get_args
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from geodp.files import read_with_labels
 from geodp.inputs import refuse_mask
 from geodp.manifolds import Manifold
-from geodp.records.chunks import count_records, discreet, only_the_kind
-from geodp.records.persons import Indices, Persons, open_persons, select_records, whole
+from geodp.records.chunks import count_records, discreet, is_dask, only_the_kind
+from geodp.records.persons import Indices, Persons, check_known, check_length, key_of, open_persons, select_records, whole
 
 #: Who is protected from what: neighbours have equally many records, or one of them has one more.
 Change = Literal["replace", "add-remove"]
@@ -46,7 +46,7 @@ class Dataset:
         are averaged first. *Neighbours* differ by all records of one person, however many. Of an array the records may come
         in any order; in chunks and Dask arrays those of a person must come together. Ids may themselves come in chunks,
         from a function. The number of persons is public (unless ``neighbours`` says otherwise), the number of records is
-        not told; but whoever can measure time and memory may guess it. Records without an id are one person's.
+        not told; but whoever can measure time and memory may guess it. Records without an id are nobody's and are left out.
     neighbours
         ``"replace"``: data sets of equally many records (or persons), so their number is public. ``"add-remove"``: one has
         one more than the other, so it is private: a noisy count is part of the release and of its cost.
@@ -85,10 +85,16 @@ class Dataset:
             raise ValueError(f"labels must be 'public' or 'private' but is {self.labels!r}")
         if self.by is None and (self.groups is not None or self.labels == "private"):
             raise ValueError("groups and labels are about by, the group of each record: give by too")
+        if self.by is not None and self.labels == "public" and self.neighbours == "add-remove":
+            raise ValueError(
+                "public labels tell how many records each group has, and add-remove keeps that private: make labels private, and "
+                "give groups"
+            )
         if self.groups is not None:
             names = list(self.groups) if not isinstance(self.groups, str) else []
-            if not names or len(set(names)) != len(names):
-                raise ValueError("groups must be a list of different names, one at least")
+            keys = {key_of(name) for name in names}
+            if not names or len(keys) != len(names) or "" in keys:
+                raise ValueError("groups must be a list of different names, texts or numbers, one at least")
             object.__setattr__(self, "groups", tuple(names))
         elif self.labels == "private":
             raise ValueError(
@@ -141,6 +147,8 @@ class Dataset:
         """The members: records, or persons."""
         refuse_mask(self.x, "x")
         x = discreet(self.x, manifold)
+        if is_dask(x) and (self.neighbours == "add-remove" or self.by is not None):
+            check_known(x, manifold)
         if self.unit is None:
             return Members(x, manifold, count_records(x, manifold), self)
         persons = open_persons(x, self.unit, manifold)
@@ -179,23 +187,21 @@ class Members:
         """Which members are in which group."""
         data = self.dataset
         labels = _labels(data.by)
-        count = self.source.records if isinstance(self.source, Persons) else self.count
-        if len(labels) != count:
-            raise ValueError(f"there are {len(labels)} labels in by but {count} records")
+        check_length(labels, "by", self.source.records if isinstance(self.source, Persons) else self.count)
         values = labels.tolist()
         public = data.labels == "public"
-        names = data.groups
-        if names is None:
-            names = _sorted(set(values))
-        index = {name: i for i, name in enumerate(names)}
-        codes = np.array([index.get(value, -1) for value in values], dtype=np.int64)
+        found = {key_of(value): value for value in values}
+        found.pop("", None)
+        names = _sorted(found.values()) if data.groups is None else list(data.groups)
+        index = {key_of(name): i for i, name in enumerate(names)}
+        codes = np.array([index.get(key_of(value), -1) for value in values], dtype=np.int64)
         if public and (codes < 0).any():
             raise ValueError(f"some labels in by are none of the {len(names)} groups: name all groups, or choose records first")
         if isinstance(self.source, Persons):
             codes = self._of_persons(codes, public)
         order = np.argsort(codes, kind="stable")
         starts = np.searchsorted(codes[order], np.arange(len(names) + 1))
-        return {name: np.sort(order[starts[i] : starts[i + 1]]) for name, i in index.items()}
+        return {name: np.sort(order[starts[i] : starts[i + 1]]) for i, name in enumerate(names)}
 
     def _of_persons(self, codes: Indices, public: bool) -> Indices:
         by_person, starts = codes[self.source.order], self.source.starts[:-1]
@@ -216,7 +222,7 @@ def _labels(by: Any) -> NDArray[Any]:
     return whole(by, "by")
 
 
-def _sorted(names: set[Any]) -> list[Any]:
+def _sorted(names: Iterable[Any]) -> list[Any]:
     try:
         return sorted(names)
     except TypeError:  # of several kinds

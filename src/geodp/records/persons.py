@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from geodp.inputs import Array, refuse_mask
 from geodp.manifolds import Manifold
-from geodp.records.chunks import chunks_of, count_records, is_dask, only_the_kind
+from geodp.records.chunks import check_shape, chunks_of, count_records, is_dask, only_the_kind
 
 Indices = NDArray[np.int64]
 #: From records, and where those of each person start among them, to one row a person.
@@ -33,17 +33,14 @@ class Persons(ABC):
     starts."""
 
     manifold: Manifold
-    order: Indices | slice
+    order: Indices
     starts: Indices
+    #: How many records the source has; private.
+    records: int
 
     @property
     def count(self) -> int:
         return len(self.starts) - 1
-
-    @property
-    def records(self) -> int:
-        """How many records there are; private."""
-        return int(self.starts[-1])
 
     @abstractmethod
     def each(self, row: EachPerson) -> Any:
@@ -57,7 +54,8 @@ class Persons(ABC):
 def open_persons(x: Any, ids: Any, manifold: Manifold) -> Persons:
     """The persons of records, by an id for each record: an array, or for records in chunks also a function that returns chunks.
 
-    Records without an id (``None`` or not a number) are one person's.
+    Records without an id (``None``, not a number, an empty text) are nobody's and are left out. So what one person's
+    records hold, ids included, changes that person alone.
     """
     if is_dask(x):
         from geodp.records.dask_persons import DaskPersons
@@ -66,8 +64,9 @@ def open_persons(x: Any, ids: Any, manifold: Manifold) -> Persons:
     if isinstance(x, np.ndarray):
         codes = coded(whole(ids, "unit"), "unit", count_records(x, manifold))
         order = np.argsort(codes, kind="stable").astype(np.int64)
+        order = order[np.searchsorted(codes[order], 0) :]
         starts = np.flatnonzero(np.diff(codes[order], prepend=-1)).astype(np.int64)
-        return ArrayPersons(x, manifold, order, np.append(starts, len(order)))
+        return ArrayPersons(x, manifold, order, np.append(starts, len(order)), len(codes))
     if callable(ids):
         return StreamPersons.of(x, ids, manifold)
     array = whole(ids, "unit")
@@ -81,25 +80,42 @@ def whole(labels: Any, name: str) -> NDArray[Any]:
             labels = labels.compute()
     refuse_mask(labels, name)
     with only_the_kind():
-        array = np.asarray(labels)
+        if isinstance(labels, list | tuple):
+            # each by itself: as one array, a text among numbers would make all of them texts
+            array = np.empty(len(labels), dtype=object)
+            for i, label in enumerate(labels):
+                array[i] = label
+        else:
+            array = np.asarray(labels)
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}, but one label for each record has shape (n,)")
     return array
 
 
 def coded(labels: NDArray[Any], name: str, count: int) -> Indices:
-    """Whole numbers, the same for the same label."""
-    if len(labels) != count:
-        raise ValueError(f"there are {len(labels)} labels in {name} but {count} records")
-    if labels.dtype.kind != "O":
+    """Whole numbers, the same for the same label, -1 for a missing one."""
+    check_length(labels, name, count)
+    known: dict[str, int] = {}
+    if labels.dtype.kind in "iub":
         return np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    known: dict[Any, int] = {}
-    return np.array([known.setdefault(_key(label), len(known)) for label in labels], dtype=np.int64)
+    return np.array([known.setdefault(key, len(known)) if key else -1 for key in map(key_of, labels.tolist())], dtype=np.int64)
 
 
-def _key(label: Any) -> Any:
-    """A label by which to find others like it: missing ones are alike, and so are those that only look alike."""
-    return "" if label is None or label != label else str(label)
+def check_length(labels: NDArray[Any], name: str, count: int) -> None:
+    if len(labels) != count:
+        raise ValueError(f"{name} must have one label for each record, and it has {'more' if len(labels) > count else 'fewer'}")
+
+
+def key_of(label: Any) -> str:
+    """A text by which to find labels like this one, whatever type it came in; empty if it is missing or no label at all."""
+    if isinstance(label, str | bytes):
+        return label.strip() if isinstance(label, str) else label.decode("latin-1").strip()
+    if isinstance(label, int | np.integer):
+        return str(int(label))
+    if isinstance(label, float | np.floating):
+        number = float(label)
+        return str(int(number)) if number.is_integer() else "" if math.isnan(number) else repr(number)
+    return ""
 
 
 # ---------------------------------------------------------------------- arrays
@@ -109,10 +125,8 @@ def _key(label: Any) -> Any:
 class ArrayPersons(Persons):
     """Records in an array. In ``order``, -1 is a record that is no point."""
 
-    order: Indices
-
-    def __init__(self, x: NDArray[Any], manifold: Manifold, order: Indices, starts: Indices) -> None:
-        self.x, self.manifold, self.order, self.starts = x, manifold, order, starts
+    def __init__(self, x: NDArray[Any], manifold: Manifold, order: Indices, starts: Indices, records: int) -> None:
+        self.x, self.manifold, self.order, self.starts, self.records = x, manifold, order, starts, records
 
     def each(self, row: EachPerson) -> Array:
         return np.concatenate(list(self._rows(row)))
@@ -129,7 +143,7 @@ class ArrayPersons(Persons):
     def select(self, keep: Indices, padding: int = 0) -> ArrayPersons:
         rows, starts = chosen_rows(self.starts, keep, padding)
         order = np.append(self.order[rows], np.full(padding, -1))
-        return ArrayPersons(self.x, self.manifold, order, starts)
+        return ArrayPersons(self.x, self.manifold, order, starts, self.records)
 
 
 def chosen_rows(starts: Indices, keep: Indices, padding: int) -> tuple[Indices, Indices]:
@@ -157,27 +171,17 @@ def _portions(starts: Indices, manifold: Manifold) -> Iterator[tuple[int, int]]:
 class StreamPersons(Persons):
     """Records in chunks, a person's one after the other. No more than a chunk and one person's records are in memory."""
 
-    def __init__(self, x: Any, manifold: Manifold, starts: Indices, keep: Indices | None = None, padding: int = 0) -> None:
-        self._x, self.manifold, self._all, self._keep, self._padding = x, manifold, starts, keep, padding
-        self.order = slice(None)
-        self.starts = starts if keep is None else chosen_rows(starts, keep, padding)[1]
+    def __init__(self, x: Any, manifold: Manifold, runs: Indices, keep: Indices, padding: int = 0) -> None:
+        self._x, self.manifold, self._runs, self._keep, self._padding = x, manifold, runs, keep, padding
+        self.order, self.starts = chosen_rows(runs, keep, padding)
+        self.records = int(runs[-1])
 
     @classmethod
     def of(cls, x: Any, ids: Callable[[], Iterable[Any]], manifold: Manifold) -> StreamPersons:
-        records, starts, last, seen = 0, [], object(), set()
-        for chunk in _chunks(ids):
-            for i, label in enumerate(map(_key, chunk.tolist())):
-                if label != last:
-                    starts.append(records + i)
-                    last = label
-                    seen.add(label)
-            records += len(chunk)
-        if len(seen) != len(starts):
-            raise ValueError("records in chunks must be sorted by person, so that those of each come together: sort them by unit")
-        count = count_records(x, manifold)
-        if records != count:
-            raise ValueError(f"there are {records} labels in unit but {count} records")
-        return cls(x, manifold, np.array([*starts, records], dtype=np.int64))
+        runs, keep = runs_of(key_of(label) for chunk in _chunks(ids) for label in chunk.tolist())
+        if count_records(x, manifold) != runs[-1]:
+            raise ValueError("unit must have one label for each record, and it has another number of them")
+        return cls(x, manifold, runs, keep)
 
     def each(self, row: EachPerson) -> Callable[[], Iterator[Array]]:
         def read() -> Iterator[Array]:
@@ -187,14 +191,11 @@ class StreamPersons(Persons):
         return read
 
     def select(self, keep: Indices, padding: int = 0) -> StreamPersons:
-        kept = keep if self._keep is None else self._keep[keep]
-        return StreamPersons(self._x, self.manifold, self._all, kept, self._padding + padding)
+        return StreamPersons(self._x, self.manifold, self._runs, self._keep[keep], self._padding + padding)
 
     def _whole_persons(self) -> Iterator[tuple[Array, Indices]]:
-        wanted = np.ones(len(self._all) - 1, dtype=bool)
-        if self._keep is not None:
-            wanted[:] = False
-            wanted[self._keep] = True
+        wanted = np.zeros(len(self._runs) - 1, dtype=bool)
+        wanted[self._keep] = True
         first = 0
         for records, starts in self._all_persons():
             take = wanted[first : first + len(starts)]
@@ -212,7 +213,7 @@ class StreamPersons(Persons):
         waiting: list[Array] = []
         first = 0
         for chunk in chunks_of(self._x, self.manifold):
-            inside = self._all[np.searchsorted(self._all, first) : np.searchsorted(self._all, first + len(chunk))] - first
+            inside = self._runs[np.searchsorted(self._runs, first) : np.searchsorted(self._runs, first + len(chunk))] - first
             first += len(chunk)
             if len(inside) == 0:
                 waiting.append(chunk)
@@ -224,6 +225,24 @@ class StreamPersons(Persons):
                 yield head, starts
         if waiting:
             yield np.concatenate(waiting), np.zeros(1, dtype=np.int64)
+
+
+def runs_of(keys: Iterable[str]) -> tuple[Indices, Indices]:
+    """Where runs of equal labels start, with the number of labels at the end; and which runs are a person's."""
+    starts: list[int] = []
+    persons: list[int] = []
+    last, seen, count = None, set(), 0
+    for key in keys:
+        if key != last:
+            if key:
+                if key in seen:
+                    raise ValueError("records in chunks must be sorted by person, so that those of each come together")
+                seen.add(key)
+                persons.append(len(starts))
+            starts.append(count)
+            last = key
+        count += 1
+    return np.array([*starts, count], dtype=np.int64), np.array(persons, dtype=np.int64)
 
 
 def _chunks(ids: Callable[[], Iterable[Any]]) -> Iterator[NDArray[Any]]:
@@ -239,6 +258,13 @@ def _chunks(ids: Callable[[], Iterable[Any]]) -> Iterator[NDArray[Any]]:
 
 
 # ---------------------------------------------------------------------- records without persons
+
+
+def check_known(x: Any, manifold: Manifold) -> None:
+    """Parts of a Dask array can be taken only if the sizes of its blocks are known."""
+    check_shape(x, manifold)
+    if math.isnan(x.shape[0]):
+        raise ValueError("the sizes of the blocks must be known here: call x.compute_chunk_sizes() first")
 
 
 def select_records(x: Any, manifold: Manifold, keep: Indices, padding: int = 0) -> Any:

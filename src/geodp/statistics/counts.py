@@ -13,11 +13,12 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from geodp.compute.passes import best_evaluator
+from geodp.compute.passes import Evaluator, best_evaluator
 from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
-from geodp.records.sums import medians, sum_over
+from geodp.records.persons import Indices
+from geodp.records.sums import averages, medians, sum_over
 
 
 @final
@@ -61,7 +62,12 @@ class Coverage:
         def valid_and_inside(records: Array) -> Array:
             return np.stack([ball.manifold.valid(records), ball.contains(records)], axis=-1).astype(np.float64)
 
-        return sum_over(x, ball.manifold, valid_and_inside, n)
+        return sum_over(x, ball.manifold, valid_and_inside, n, of_person=_shares)
+
+
+def _shares(rows: Array, starts: Indices) -> Array:
+    """The shares of each person's records, as whole multiples of ``2^-20``, whose sums are exact in any order."""
+    return np.round(averages(rows, starts) * 2.0**20) * 2.0**-20
 
 
 @final
@@ -95,6 +101,10 @@ class Count:
         """Counts can always be computed."""
 
 
+#: Fewer records than this are computed together with others.
+_FEW = 16
+
+
 @final
 class NormalCoordinates:
     """A function of records: coordinates of ``log`` at the centre, a row a record, of length at most the radius (to 1e-15).
@@ -109,12 +119,25 @@ class NormalCoordinates:
         self._evaluator = best_evaluator(ball.manifold, count)
 
     def __call__(self, records: Array) -> Array:
+        count, ball = len(records), self._ball
+        if count < _FEW:
+            # linear algebra does a batch of one in another way than it does many, and rounds otherwise
+            more = np.empty((_FEW, *ball.manifold.point_shape))
+            more[:count], more[count:] = records, ball.center
+            records = more
+        records = np.ascontiguousarray(records)  # it also sums in another order where memory is in another one
         with np.errstate(all="ignore"):
-            return self._evaluator.coordinates(self._ball, records)
+            return self._evaluator.coordinates(ball, records)[:count]
 
     def __reduce__(self) -> Any:
-        """Another process chooses by itself: it may have no compiler."""
-        return NormalCoordinates, (self._ball, self._count)
+        """Another process computes in the same way: others would round otherwise."""
+        return _coordinates_by, (self._ball, self._count, type(self._evaluator))
+
+
+def _coordinates_by(ball: Ball, count: int, kind: type[Evaluator]) -> NormalCoordinates:
+    made = NormalCoordinates.__new__(NormalCoordinates)
+    made._ball, made._count, made._evaluator = ball, count, kind(ball.manifold)
+    return made
 
 
 def normal_coordinates(ball: Ball, records: Array) -> Array:
@@ -131,7 +154,11 @@ def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
     coordinates = NormalCoordinates(center, n)
 
     def lengths(records: Array) -> Array:
-        return np.linalg.vector_norm(coordinates(records), axis=-1, keepdims=True)
+        rows = coordinates(records)
+        squares = np.zeros((len(rows), 1))
+        for i in range(rows.shape[1]):
+            squares[:, 0] += rows[:, i] * rows[:, i]
+        return np.sqrt(squares)
 
     # as many as have a length of at most t, counted at each t
     def within(rows: Array) -> Array:
@@ -145,7 +172,11 @@ def below(x: Any, ball: Ball, directions: Array, thresholds: Array, n: int) -> l
     """For each direction (a row) and threshold, how many of ``n`` records have a coordinate along it below that."""
 
     def counts(rows: Array) -> Array:
-        along = np.sort(rows @ directions.T, axis=0)
+        # one coordinate after the other: a product of matrices may round a row by where it stands
+        along = np.zeros((len(rows), len(directions)))
+        for i, component in enumerate(directions.T):
+            along += rows[:, i, None] * component
+        along = np.sort(along, axis=0)
         return np.stack([np.searchsorted(column, thresholds) for column in along.T]).astype(np.float64)
 
     table = sum_over(x, ball.manifold, NormalCoordinates(ball, n), n, counts)

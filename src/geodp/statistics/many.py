@@ -134,17 +134,27 @@ class Means(NamedTuple):
     iterations: Integers
 
 
-def group_means(records: Array, starts: Integers, ball: Ball, *, tolerance: float | None = None, steady: bool = False) -> Means:
+def group_means(
+    records: Array,
+    starts: Integers,
+    ball: Ball,
+    *,
+    tolerance: float | None = None,
+    steady: bool = False,
+    kind: type[GroupEvaluator] | None = None,
+) -> Means:
     """The Fréchet mean of the records ``starts[g]`` to ``starts[g + 1]`` for every ``g``, clipped into the ball.
 
     ``records`` is float64, ``(n, *point_shape)``, and may be clipped in place. The mean of no records is the centre. A release
     asks for ``steady`` work: every group gets the passes that ordinary data need in such a ball, so that time says less about it.
+    It also says which ``kind`` of evaluator to use, where the number of records is private: they do not agree about records that
+    are next to no points.
     """
     manifold, count = ball.manifold, len(starts) - 1
     records = as_compiled_code_knows_it(records)  # once: a copy made later would not keep what was clipped
     starts = np.ascontiguousarray(starts, dtype=np.int64)
     goal = None if tolerance is None else checked_tolerance(tolerance)
-    evaluator = best_group_evaluator(ball, len(records))
+    evaluator = best_group_evaluator(ball, len(records)) if kind is None else kind(ball)
     # few records may lie to one side of their mean more than many do, which costs the steps that know the Hessian on average
     least = (least_passes(ball, evaluator.hessian) + 2 * (evaluator.hessian != "in full")) if steady else 1
     out = Means(np.empty((count, *manifold.point_shape)), np.empty(count), np.empty(count, dtype=np.int64))

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from geodp.compute.groups import GroupEvaluator, best_group_evaluator
 from geodp.compute.passes import HessianKnown, Pass, sum_rounding
 from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
@@ -246,14 +247,17 @@ def _most_stretch(ball: Ball) -> float:
 
 def one_point_each(x: Any, ball: Ball) -> Any:
     """A source of one point for each of ``n``: the mean of a person's records, or the record itself."""
-    return x.each(partial(_means_of_persons, ball)) if isinstance(x, Persons) else x
+    if not isinstance(x, Persons):
+        return x
+    # chosen by the number of persons, which is public, and once for all passes
+    return x.each(partial(_means_of_persons, ball, type(best_group_evaluator(ball, x.count))))
 
 
-def _means_of_persons(ball: Ball, records: Array, starts: Indices) -> Array:
+def _means_of_persons(ball: Ball, kind: type[GroupEvaluator], records: Array, starts: Indices) -> Array:
     """The mean of each person's records, clipped into the ball."""
     from geodp.statistics.many import group_means
 
-    return group_means(records, np.append(starts, len(records)), ball, steady=True).points
+    return group_means(records, np.append(starts, len(records)), ball, steady=True, kind=kind).points
 
 
 class _State(NamedTuple):
