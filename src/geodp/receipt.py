@@ -446,10 +446,7 @@ class GroupedRelease(Mapping[Name, Release]):
         """Whether the releases are about the neighbours and the privacy of the whole, and about its charge."""
         first = next(iter(self.values()))
         own = (first.unit, first.neighbours)
-        whole = {
-            replace_one(first.unit): replace_one(first.unit),
-            change_one(first.unit): change_one(first.unit),
-        }
+        whole = {replace_one(first.unit): replace_one(first.unit)}
         if self.halved:
             whole = {add_or_remove_one(first.unit): replace_one(first.unit)}
         elif first.neighbours == add_or_remove_one(first.unit):
@@ -750,6 +747,7 @@ def _check_consistent(stored: Stored, statistic: Statistic, privacy: Privacy, no
     enough = statistic.sensitivity(stored["n"] or 1) * (1.0 - 1e-9) <= stored["sensitivity"]
     if stored["geodp"] == __version__:
         enough = enough and statistic.tolerance * (1.0 - 1e-9) <= stored["tolerance"]
+        enough = enough and stored["sensitivity"] <= statistic.sensitivity(stored["n"] or 1) * (1.0 + 1e-9)
     if not (
         enough
         and stated.meets(privacy)
