@@ -128,6 +128,8 @@ def plan_chain(
         The part of the privacy that goes to the ball. By default that of 10%, 20%, 35%, 50% and 65% with the smallest expected
         error: many records need little for the ball, and few need much.
 
+    Notes
+    -----
     The expected error rests on the guess, and on records that are spread like a normal law. The costs do not.
 
     >>> import numpy as np

@@ -536,7 +536,7 @@ def log_rounding_covers_the_last_bits_of_its_arguments(manifold: Manifold) -> No
 
 
 def log_rounding_covers_the_error_of_log(manifold: Manifold) -> None:
-    """Logarithms in floats, held against exact ones: what :meth:`Manifold.exact_chart` takes to the chart of ``q``."""
+    """Logarithms in floats, held against exact ones: what ``exact_chart`` takes to the chart of ``q``."""
     if not _has_exact_sampler(manifold):
         return
     rng, count = _rng(manifold), manifold.dim + 4

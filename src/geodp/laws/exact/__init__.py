@@ -35,7 +35,7 @@ probability, and rounding might never end. There is no largest precision and no 
 **What is not claimed.** The bits are those of the operating system's generator, so that "independent and fair"
 holds for everyone who cannot break it. The number of trials is independent of the centre: the accept and reject
 decisions never see it. The *time* of a draw is not proved to be. It takes the same steps whatever the centre, and with
-numbers of the same length (:func:`~geodp.arithmetic.intervals.enclosed`): the tests count them. But a coordinate that needs
+numbers of the same length (``enclosed`` of ``geodp.arithmetic.intervals``): the tests count them. But a coordinate that needs
 a repetition is one that lies near a boundary. At the starting precision that is an event of probability about ``2^-80``, for
 every centre of a condition number that floats can hold (for the log-Euclidean metric, up to ``10^15``). In Euclidean
 space the spare bits cover centres up to about ``2^80`` times the scale.
