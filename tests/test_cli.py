@@ -35,6 +35,7 @@ from geodp import SPD, Ball, Ledger, Manifold, Release, Rotations, Sphere, priva
 from geodp.cli import app
 from geodp.cli.common import DEFAULT_LEDGER
 from geodp.cli.options import MANIFOLDS, progress_bar
+from geodp.finding import BallRelease
 from geodp.inputs import Array
 from geodp.manifolds.registry import registered
 
@@ -402,13 +403,17 @@ def test_the_demonstration_works_in_two_directories_and_keeps_a_budget(tmp_path:
     for name in ("one", "two/deeper"):
         result = run("demo", "--dir", tmp_path / name)
         assert result.exit_code == 0, result.stderr
-        assert result.stdout.startswith("PRIVATE MEAN")
+        assert result.stdout.startswith("PRIVATE BALL")
+        assert "\nPRIVATE MEAN\n" in result.stdout
         assert "demonstration" in result.stdout.lower()
         assert "2 of 3 left" in result.stdout
         release = Release.from_json((tmp_path / name / "receipt.json").read_text())
         assert release.private
-        assert release.epsilon == 1.0
+        assert release.epsilon == 0.8
         assert release.manifold == SPD(3)
+        found = BallRelease.from_json((tmp_path / name / "ball.json").read_text())
+        assert release.ball is not None
+        assert release.ball.radius == found.ball.radius
         assert (tmp_path / name / "tensors.png").read_bytes().startswith(b"\x89PNG")
         assert Ledger(f"sqlite:///{tmp_path / name}/budget.db").spent("demo") == 1
 
@@ -419,7 +424,12 @@ def test_the_installed_command_runs_the_demonstration_in_the_working_directory(t
         pytest.skip("geodp is not installed as a command here")
     done = subprocess.run([command, "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in (tmp_path / "geodp-demo").iterdir()) == ["budget.db", "receipt.json", "tensors.png"]
+    assert sorted(path.name for path in (tmp_path / "geodp-demo").iterdir()) == [
+        "ball.json",
+        "budget.db",
+        "receipt.json",
+        "tensors.png",
+    ]
 
 
 def test_the_demonstration_stops_when_its_budget_is_spent(tmp_path: Path) -> None:
@@ -521,8 +531,8 @@ def test_past_the_existence_of_the_law_the_release_is_drawn_in_the_tangent_space
 
 
 def test_a_data_set_needs_a_ledger_and_a_ledger_a_data_set(here: Path, url: str) -> None:
-    assert "give both or neither" in fails(*mean(here / "x.npy"), "--ledger", url)
-    assert "give both or neither" in fails(*mean(here / "x.npy"), "--dataset", "d")
+    assert "--ledger goes with --dataset" in fails(*mean(here / "x.npy"), "--ledger", url)
+    assert "there is no ledger at" in fails(*mean(here / "x.npy"), "--dataset", "d"), "the default one"
     assert "has no data set 'e' (it has 'd')" in fails(*mean(here / "x.npy"), "--ledger", url, "--dataset", "e")
     assert Ledger(url).spent("d") == 0
 
@@ -534,7 +544,8 @@ def test_a_data_set_needs_a_ledger_and_a_ledger_a_data_set(here: Path, url: str)
         ("sqlite:///{here}/gone/new.db", "there is no ledger at"),
         ("sqlite:///{here}/x.npy", "is no ledger"),
         ("mysql://root@localhost/db", "the URL of a ledger must be"),
-        ("nonsense", "the URL of a ledger must be"),
+        ("{here}/new.db", "there is no ledger at"),
+        ("nonsense://x", "the URL of a ledger must be"),
     ],
 )
 def test_a_ledger_that_is_none_is_one_sentence(address: str, sentence: str, here: Path) -> None:

@@ -291,7 +291,7 @@ def test_a_plan_is_written_for_people_and_for_programs() -> None:
 
 
 def test_the_numbers_of_a_plan_stand_below_each_other_and_the_scale_says_what_it_is_made_of() -> None:
-    for ball, counts in ((CAP, False), (Ball(SPD(3), np.eye(3), 12.0), True)):
+    for ball, counts in ((CAP, False), (Ball(SPD(3), np.eye(3), 16.0), True)):
         found = plan(ball, 1000, 10.0)
         lines = str(found).splitlines()
         assert lines[1] == f"  mechanism        {found.noise.name}"
