@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.arithmetic.entropy import NotPrivate
+from geodp.compute.passes import reproducible
 from geodp.inputs import Array, is_line, real_number, refuse_mask
 from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
@@ -718,6 +719,13 @@ def _group_releases(jobs: dict[Name, _Job], whole: Order, account: Account) -> G
 
 def _releases(jobs: list[_Job], cost: Cost, whole: Order, what: str, account: Account) -> tuple[int | None, list[Release]]:
     """Check the budget, compute, charge, draw. Where the numbers of members are drawn, all the rest comes after that."""
+    if jobs[0].simulate is not None:
+        with reproducible():
+            return _made(jobs, cost, whole, what, account)
+    return _made(jobs, cost, whole, what, account)
+
+
+def _made(jobs: list[_Job], cost: Cost, whole: Order, what: str, account: Account) -> tuple[int | None, list[Release]]:
     account.check(cost, whole.privacy, whole.neighbours)
     counted = jobs[0].order.counted
     if not counted:

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 
+from geodp.compute.passes import reproducible
 from geodp.inputs import Array
 from geodp.laws import exact
 from geodp.measurement import Measurement
@@ -132,7 +133,8 @@ def runner(mechanism: Mechanism, pair: tuple[Array, Array], processes: int) -> I
 
 
 def _run(mechanism: Mechanism, pair: tuple[Array, Array], task: Task) -> Array:
-    return mechanism(pair[task.side], task.size, np.random.default_rng(task.seed))
+    with reproducible():
+        return mechanism(pair[task.side], task.size, np.random.default_rng(task.seed))
 
 
 class _Worker:

@@ -11,6 +11,9 @@ import importlib.util
 import math
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -539,6 +542,8 @@ def worth_compiled_code(kernel: str, numbers: float) -> bool:
 
     The first small calls of a process do without. Depends on public things alone: sizes, and what is on the disk.
     """
+    if _reproducible.get():
+        return numbers >= _WORTH_COMPILING and _numba_is_there()
     module, name = kernel.split(".")
     loaded = sys.modules.get(f"geodp.compute.{module}")
     if not _numba_is_there():
@@ -547,6 +552,19 @@ def worth_compiled_code(kernel: str, numbers: float) -> bool:
         return True
     _Tally.numbers += numbers + _CALL
     return _Tally.numbers >= _WORTH_MAKING or (_Tally.numbers >= _WORTH_LOADING and _is_on_disk(kernel))
+
+
+_reproducible: ContextVar[bool] = ContextVar("reproducible", default=False)
+
+
+@contextmanager
+def reproducible() -> Iterator[None]:
+    """Whether compiled code is used depends on sizes alone, not on what this process did before: the same bits every time."""
+    token = _reproducible.set(True)
+    try:
+        yield
+    finally:
+        _reproducible.reset(token)
 
 
 class _Tally:

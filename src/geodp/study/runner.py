@@ -29,6 +29,7 @@ import scipy
 from threadpoolctl import threadpool_limits
 
 from geodp._version import __version__
+from geodp.compute.passes import reproducible
 from geodp.files.writing import write_whole
 from geodp.records.chunks import cores
 from geodp.study.experiment import Experiment, Settings, Task
@@ -138,7 +139,7 @@ class _Job:
         started = time.process_time()
         # depends on seed, experiment and task alone: not on who runs it, when, or after what
         sequence = np.random.SeedSequence(self.seed, spawn_key=(zlib.crc32(self.experiment.encode()), self.index))
-        with threadpool_limits(limits=1, user_api="blas"):
+        with threadpool_limits(limits=1, user_api="blas"), reproducible():
             tables = load(self.experiment).work(self.task, np.random.default_rng(sequence))
         texts = {name: table.to_csv() for name, table in tables.items()}
         write_whole(self.path, json.dumps({"tables": texts, "seconds": time.process_time() - started}).encode())
