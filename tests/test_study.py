@@ -88,6 +88,7 @@ def test_tables_that_do_not_fit_are_refused() -> None:
 # ---------------------------------------------------------------------- every experiment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_experiment_gives_tables_figures_and_claims(everything: tuple[Path, list[Result]], name: str) -> None:
     out, results = everything
@@ -104,6 +105,7 @@ def test_every_experiment_gives_tables_figures_and_claims(everything: tuple[Path
         assert b"<svg" in image.with_suffix(".svg").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_report_needs_nothing_but_itself(everything: tuple[Path, list[Result]]) -> None:
     out, results = everything
     page = (out / "report.html").read_text()
@@ -118,6 +120,7 @@ def test_the_report_needs_nothing_but_itself(everything: tuple[Path, list[Result
         assert word in page
 
 
+@pytest.mark.slow
 def test_claims_that_need_no_averaging_hold_even_in_a_tiny_run(everything: tuple[Path, list[Result]]) -> None:
     """Bounds, losses and examples are exact. Averages are too noisy at this size and are tested elsewhere."""
     _, results = everything
@@ -127,6 +130,7 @@ def test_claims_that_need_no_averaging_hold_even_in_a_tiny_run(everything: tuple
         assert all(claims[i].holds for i in which), [claims[i] for i in which]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "table", "column", "factor", "claim"),
     [
@@ -166,6 +170,7 @@ def test_a_wrong_number_turns_a_claim_down(
 # ---------------------------------------------------------------------- the same tables, whatever happens
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_does_not_change_a_byte(everything: tuple[Path, list[Result]], cheap: dict[str, bytes]) -> None:
     together = csv_files(everything[0])
     assert {name: together[name] for name in cheap} == cheap

@@ -82,7 +82,8 @@ class MeanMechanism:
         for known, mean in self._known:
             if np.array_equal(known, x, equal_nan=True):
                 return mean
-        mean = self._statistic.compute(x, self.measurement.n)
+        with reproducible():
+            mean = self._statistic.compute(x, self.measurement.n)
         self._known[:] = [*self._known[-1:], (x.copy(), mean)]
         return mean
 
@@ -133,8 +134,7 @@ def runner(mechanism: Mechanism, pair: tuple[Array, Array], processes: int) -> I
 
 
 def _run(mechanism: Mechanism, pair: tuple[Array, Array], task: Task) -> Array:
-    with reproducible():
-        return mechanism(pair[task.side], task.size, np.random.default_rng(task.seed))
+    return mechanism(pair[task.side], task.size, np.random.default_rng(task.seed))
 
 
 class _Worker:
