@@ -131,6 +131,7 @@ def test_claims_that_need_no_averaging_hold_even_in_a_tiny_run(everything: tuple
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "table", "column", "factor", "claim"),
     [
