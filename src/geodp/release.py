@@ -558,7 +558,7 @@ class Order:
     def count(self) -> Order | None:
         """The noisy count, if there is one."""
         parts = parts_of(self.privacy, self.counted, self.coverage)[0]
-        return replace(self._part(Count(), parts[0])) if self.counted else None
+        return self._part(Count(), parts[0]) if self.counted else None
 
     @cached_property
     def cover(self) -> Order | None:
