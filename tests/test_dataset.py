@@ -649,3 +649,15 @@ def test_coverage_goes_with_delta_and_a_ledger(tmp_path: Path) -> None:
     )
     assert release.cost.meets(release.privacy)
     assert str(Release.from_json(release.to_json())) == str(release)
+
+
+def test_errors_are_of_what_was_used() -> None:
+    rng = np.random.default_rng(20)
+    x = records_in(BALLS[0], 300, rng)
+    counted = private_mean(x, BALLS[0], epsilon=1.0, neighbours="add-remove", simulate=rng)
+    persons = private_mean(x, BALLS[0], epsilon=1.0, unit=np.arange(300) // 3, simulate=rng)
+    assert "of the mean of the clipped records that were used with probability 95%" in str(counted)
+    assert "of the mean of the persons' means with probability 95%" in str(persons)
+    stored = json.loads(private_coverage(x, BALLS[0], epsilon=1.0).to_json()) | {"mechanism": "tangent Laplace"}
+    with pytest.raises(ValueError, match="its mechanism must be Riemannian"):
+        Release.from_json(json.dumps(stored))

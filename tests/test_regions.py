@@ -247,3 +247,58 @@ def test_the_page_shows_what_was_measured_and_every_region_covers() -> None:
     for space in spaces:
         cells = {(row["correlated"], row["n"]) for row in found if row["space"] == space}
         assert cells == {(correlated, n) for correlated in (False, True) for n in (200, 2000, 20_000)}
+
+
+# ---------------------------------------------------------------------- refuted once
+
+
+def test_regions_of_persons_on_a_sphere_are_about_their_means() -> None:
+    """Two records on either side of each person's mean: their coordinates average to much less than the mean's.
+
+    With the spread of averaged coordinates 60% of the regions held the truth. At a chance of 93% fewer than 30 of 40 do in 1e-5.
+    """
+    rng, sphere = np.random.default_rng(24), Sphere(2)
+    ball, held = Ball(sphere, sphere.origin, 1.4), 0
+    for _ in range(40):
+        turn = rng.uniform(0.0, 2.0 * np.pi, 500)
+        angles = np.stack([turn - np.pi / 3, turn + np.pi / 3], axis=1).ravel()
+        x = sphere.exp(sphere.origin, sphere.tangent(sphere.origin, 1.39 * np.stack([np.cos(angles), np.sin(angles)], axis=-1)))
+        ids = np.repeat(np.arange(500), 2)
+        mean = private_mean(x, ball, epsilon=20.0, unit=ids, simulate=rng)
+        spread = private_covariance(x, ball, epsilon=20.0, unit=ids, simulate=rng)
+        held += bool(confidence_region(mean, spread).contains(sphere.origin))
+        assert "the persons' means" in str(spread)
+    assert held >= 30
+
+
+def test_a_release_outside_its_ball_may_be_far_from_the_population() -> None:
+    """Noise of ten radii, and a mean that is left where it fell: the region is not cut to twice the radius."""
+    rng, ball = np.random.default_rng(25), Ball(Euclidean(2), [0.0, 0.0], 1.0)
+    x, held = rng.normal(0.0, 0.1, (20, 2)), 0
+    for _ in range(40):
+        mean = private_mean(x, ball, epsilon=0.05, project=False, simulate=rng)
+        held += bool(confidence_region(mean, private_variance(x, ball, epsilon=1.0, simulate=rng)).contains([0.0, 0.0]))
+    assert held >= 30  # below that at a chance of 93%: 1e-5
+
+
+def test_typical_distances_are_not_smaller_than_those_of_spread_in_all_directions() -> None:
+    """With a variance alone, in ten dimensions: half of all regions of level 0.5 hold the truth, or more. False alarms: 1e-4."""
+    rng, ball = np.random.default_rng(26), Ball(Euclidean(10), np.zeros(10), 8.0)
+    held = 0
+    for _ in range(40):
+        x = rng.normal(size=(5000, 10))
+        releases = (release(x, ball, epsilon=50.0, simulate=rng) for release in (private_mean, private_variance))
+        held += bool(confidence_region(*releases, 0.5).contains(np.zeros(10)))
+    assert held >= 9
+
+
+def test_simulated_spreads_and_empty_groups_are_told() -> None:
+    rng, ball = np.random.default_rng(27), Ball(Euclidean(1), [0.0], 1.0)
+    x = rng.uniform(-0.5, 0.5, (100, 1))
+    means = [private_mean(x, ball, epsilon=1.0) for _ in range(2)]
+    spread = private_variance(x, ball, epsilon=1.0, simulate=rng)
+    assert compare(*means).private
+    assert not compare(*means, spread).private
+    groups = private_mean(x, ball, epsilon=1.0, by=["a"] * 100, groups=["a", "z"])
+    with pytest.raises(ValueError, match="of a group without records"):
+        compare(groups["a"], groups["z"])

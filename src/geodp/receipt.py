@@ -160,6 +160,14 @@ class Release:
         """Whether the noise came from the exact sampler and the operating system's entropy."""
         return self.numerics == EXACT
 
+    @property
+    def truth(self) -> str:
+        """What an error is an error of, in words."""
+        words = self.statistic.words
+        if self.unit == "person":
+            words = words.replace("the clipped records", "the persons' means")
+        return f"{words} that were used" if self.count is not None else words
+
     def error_quantile(self, q: float) -> float:
         """A distance that the true value is within with probability ``q``: from public numbers alone.
 
@@ -286,7 +294,7 @@ class Release:
     def _errors(self) -> list[tuple[str, str]]:
         """How far that may be from the truth, for the receipt."""
         rows = [
-            ("error", f"within {self.error_quantile(0.95):.3g} of {self.statistic.words} with probability 95%"),
+            ("error", f"within {self.error_quantile(0.95):.3g} of {self.truth} with probability 95%"),
             ("", f"on average at most {self.expected_error():.3g} away (geodesic distance)"),
         ]
         return [*rows, ("", SAYS_NOTHING)] if self.says_nothing else rows
@@ -682,7 +690,8 @@ def _restored(stored: Stored) -> Release:
     cost = _stored_cost(stored, parts, own, privacy)
     noise: Mechanism
     if kind is TangentMechanism:
-        assert ball is not None
+        if ball is None or statistic.ball is None:
+            raise _InvalidField("its mechanism must be Riemannian: tangent noise belongs to a ball")
         noise = TangentMechanism(stored["scale"], family, cost, ball, stored["projected"])
     else:
         noise = IntrinsicMechanism(stored["scale"], family, cost, statistic.codomain, statistic.ball, stored["projected"])
@@ -730,7 +739,7 @@ def _stored_value(stored: Stored, made: Kind, statistic: Statistic, manifold: Ma
     value, shown = made.value(statistic, vector), np.asarray(stored["value"], dtype=np.float64)
     if shown.shape != value.shape or not np.allclose(shown, value, rtol=1e-9, atol=1e-9 * float(np.abs(vector).max())):
         raise _InvalidField("its value must be the one that follows from its vector")
-    return shown, vector
+    return value, vector
 
 
 def _check_consistent(stored: Stored, statistic: Statistic, privacy: Privacy, noise: Mechanism) -> None:

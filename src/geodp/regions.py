@@ -161,14 +161,16 @@ def confidence_region(mean: Release, spread: Spread, level: float = 0.95) -> Con
     bend = math.sqrt(-mean.manifold.lowest_curvature)
 
     def radius_for(least_hessian: float) -> tuple[float, float]:
-        sampling = _lengths(normal, eigenvalues / _count(mean)) / least_hessian
+        sampling = _lengths(normal, eigenvalues / _count(mean), spread) / least_hessian
         both = _third_side(sampling, noise, angles, bend)
         q = level + for_spread
         return float(np.quantile(both, q)), float(np.quantile(sampling, level))
 
     radius, sampling = radius_for(flatness(ball))
     radius, sampling = radius_for(_least_hessian(mean, float(eigenvalues.sum()), radius))
-    radius = min(radius + mean.tolerance, mean.manifold.diameter, 2.0 * ball.radius)
+    # the mean of the population is in the ball, but the release need not be
+    farthest = float(ball.manifold.raw_dist(ball.center, mean.value)) + ball.reach
+    radius = min(radius + mean.tolerance, mean.manifold.diameter, farthest)
     return ConfidenceRegion(mean, spread, level, radius, sampling, mean.error_quantile(level))
 
 
@@ -185,10 +187,13 @@ class Comparison:
     #: the second.
     by_chance: tuple[float, float]
     spread_known: tuple[bool, bool]
+    #: Whether none of the spreads is a simulation.
+    private_spreads: bool = True
 
     @property
     def private(self) -> bool:
-        return self.first.private and self.second.private
+        """Whether it is made of releases, and not of simulations."""
+        return self.first.private and self.second.private and self.private_spreads
 
     def to_json(self) -> str:
         """The comparison as JSON text."""
@@ -263,7 +268,7 @@ def compare(
         least = _least_hessian(mean, variance, away)
         # if the largest eigenvalues of both are along the same direction, errors are largest
         total += np.sort(eigenvalues)[::-1] / (_count(mean) * least**2)
-    by_chance = _lengths(rng.standard_normal((_MANY_DRAWS, dim)), total)
+    by_chance = _lengths(rng.standard_normal((_MANY_DRAWS, dim)), total, first_spread, second_spread)
     for mean in (first, second):
         noise = _drawn_noise(mean, _MANY_DRAWS, rng) + mean.tolerance
         by_chance = _third_side(by_chance, noise, _cosines(dim, _MANY_DRAWS, rng), bend)
@@ -277,6 +282,7 @@ def compare(
         min(1.0, as_far + _LEAST_P),
         (float(quantiles[0]), float(quantiles[1])),
         (first_spread is not None, second_spread is not None),
+        all(spread.private for spread in (first_spread, second_spread) if spread is not None),
     )
 
 
@@ -297,6 +303,8 @@ def _checked_mean(mean: Any, name: str) -> Ball:
     if not isinstance(mean, Release) or not isinstance(mean.statistic, FrechetMean):
         what = f"of a {mean.statistic.kind}" if isinstance(mean, Release) else f"of type {type(mean).__name__}"
         raise TypeError(f"{name} must be a release of private_mean but is {what}")
+    if mean.n == 0:
+        raise ValueError(f"{name} is of a group without records, which says nothing about a population")
     return _ball(mean)
 
 
@@ -349,8 +357,16 @@ def _least_hessian(mean: Release, variance: float, away: float) -> float:
     return max(flatness(ball), 1.0 - (1.0 - angle / math.tan(angle)) * min(1.0, variance / farthest**2))
 
 
-def _lengths(normal: Array, variances: Array) -> Array:
-    return np.sqrt(np.square(normal) @ variances)
+def _lengths(normal: Array, variances: Array, *spreads: Spread | None) -> Array:
+    """The lengths of normal vectors with these variances.
+
+    Where a variance alone is known, all of it in one direction makes the largest errors, and all directions alike the largest
+    typical ones: the larger of the two.
+    """
+    lengths = np.sqrt(np.square(normal) @ variances)
+    if all(isinstance(spread, CovarianceRelease) for spread in spreads):
+        return lengths
+    return np.maximum(lengths, np.sqrt(np.square(normal).mean(axis=-1) * variances.sum()))
 
 
 # ---------------------------------------------------------------------- noise

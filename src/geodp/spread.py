@@ -92,7 +92,7 @@ class VarianceRelease(Release):
         ]
 
     def _errors(self) -> list[tuple[str, str]]:
-        rows = [("error", f"within {self.error_quantile(0.95):.3g} of {self.statistic.words} with probability 95%")]
+        rows = [("error", f"within {self.error_quantile(0.95):.3g} of {self.truth} with probability 95%")]
         return [*rows, ("", _NOTHING)] if self.says_nothing else rows
 
 
@@ -223,7 +223,7 @@ class CovarianceRelease(Release):
 
     def _errors(self) -> list[tuple[str, str]]:
         rows = [
-            ("error", f"within {self.error_quantile(0.95):.3g} of {self.statistic.words} with probability 95% (Frobenius)"),
+            ("error", f"within {self.error_quantile(0.95):.3g} of {self.truth} with probability 95% (Frobenius)"),
             ("", f"every eigenvalue within {self.level:.3g} of the true one with probability 95%"),
         ]
         return [*rows, ("", _NOTHING)] if self.says_nothing else rows
@@ -389,8 +389,8 @@ def private_variance(
     (0.3, True)
     """
     data = Dataset.of(x, who)
-    persons = data.unit is not None
-    statistic = Variance(checked_ball(ball)) if _checked(about) == "center" else FrechetVariance(checked_ball(ball), persons)
+    kind = Variance if _checked(about) == "center" else FrechetVariance
+    statistic = kind(checked_ball(ball), data.unit is not None)
     return released(Order(statistic, privacy_of(epsilon, delta, rho, mu)), data, ledger, dataset, simulate)
 
 
@@ -466,8 +466,10 @@ def private_covariance(
     >>> release.value.shape, bool(abs(release.value[0, 0] - 0.25) < 0.1)
     ((3, 3), True)
     """
-    statistic = SecondMoment(checked_ball(ball)) if _checked(about) == "center" else Covariance(checked_ball(ball))
-    return released(Order(statistic, privacy_of(epsilon, delta, rho, mu)), Dataset.of(x, who), ledger, dataset, simulate)
+    data = Dataset.of(x, who)
+    kind = SecondMoment if _checked(about) == "center" else Covariance
+    statistic = kind(checked_ball(ball), data.unit is not None)
+    return released(Order(statistic, privacy_of(epsilon, delta, rho, mu)), data, ledger, dataset, simulate)
 
 
 def _checked(about: About) -> About:
@@ -573,7 +575,12 @@ def _about(ball: Ball | None) -> Ball:
 _NEEDS = ("n", "radius", "vector")
 KINDS.update(
     {
-        Variance.kind: Kind(VarianceRelease, lambda stored, manifold, ball: Variance(_about(ball)), _within_range, _NEEDS),
+        Variance.kind: Kind(
+            VarianceRelease,
+            lambda stored, manifold, ball: Variance(_about(ball), stored["unit"] == "person"),
+            _within_range,
+            _NEEDS,
+        ),
         FrechetVariance.kind: Kind(
             VarianceRelease,
             lambda stored, manifold, ball: FrechetVariance(_about(ball), stored["unit"] == "person"),
@@ -581,10 +588,16 @@ KINDS.update(
             _NEEDS,
         ),
         SecondMoment.kind: Kind(
-            CovarianceRelease, lambda stored, manifold, ball: SecondMoment(_about(ball)), _without_negative, _NEEDS
+            CovarianceRelease,
+            lambda stored, manifold, ball: SecondMoment(_about(ball), stored["unit"] == "person"),
+            _without_negative,
+            _NEEDS,
         ),
         Covariance.kind: Kind(
-            CovarianceRelease, lambda stored, manifold, ball: Covariance(_about(ball)), _without_negative, _NEEDS
+            CovarianceRelease,
+            lambda stored, manifold, ball: Covariance(_about(ball), stored["unit"] == "person"),
+            _without_negative,
+            _NEEDS,
         ),
     }
 )

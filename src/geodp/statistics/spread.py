@@ -40,6 +40,7 @@ class _AboutBall:
     """What all statistics of records in a ball have in common whose values are in no ball themselves."""
 
     domain: Ball
+    persons: bool
 
     @property
     def place(self) -> Ball:
@@ -50,7 +51,17 @@ class _AboutBall:
         """None: noise in a flat space needs no ball."""
 
     def check(self, n: int) -> None:
-        """Sums can always be computed."""
+        """Sums can always be computed; the means of persons' records in some balls only."""
+        if self.persons:
+            FrechetMean(self.domain).check(n)
+
+    @property
+    def of_persons(self) -> float:
+        """By how much the coordinates of a person's computed mean may be wrong."""
+        if not self.persons:
+            return 0.0
+        angle = math.sqrt(self.domain.manifold.curvature) * self.domain.reach
+        return FrechetMean(self.domain).tolerance * (angle / math.sin(angle) if angle > 0.0 else 1.0)
 
 
 @final
@@ -58,10 +69,12 @@ class _AboutBall:
 class Variance(_AboutBall):
     """The mean squared distance of the clipped records to the centre of the ball: one number, from 0 to ``r^2``.
 
-    *Sensitivity*: ``r^2/n``, since each square is from 0 to ``r^2``. *Tolerance*: the rounding of the sum.
+    *Sensitivity*: ``r^2/n``, since each square is from 0 to ``r^2``. *Tolerance*: the rounding of the sum, and of persons' means.
     """
 
     domain: Ball
+    #: Whether each of ``n`` is a person, whose records are averaged first.
+    persons: bool = False
 
     kind: ClassVar[str] = "variance about the centre"
     words: ClassVar[str] = "the mean squared distance of the clipped records to the centre"
@@ -72,14 +85,14 @@ class Variance(_AboutBall):
 
     @property
     def tolerance(self) -> float:
-        return ROUNDING * self.domain.radius**2
+        return ROUNDING * self.domain.radius**2 + 2.0 * self.domain.radius * self.of_persons
 
     def sensitivity(self, n: int) -> float:
         return self.domain.radius**2 / n * _UP
 
     def compute(self, x: Any, n: int) -> Array:
         rows = NormalCoordinates(self.domain, n)
-        return sum_over(x, self.domain.manifold, rows, n, _squares) / n
+        return sum_over(one_point_each(x, self.domain), self.domain.manifold, rows, n, _squares) / n
 
 
 def _squares(rows: Array) -> Array:
@@ -140,10 +153,13 @@ class FrechetVariance(_AboutBall):
 class SecondMoment(_AboutBall):
     """The mean of ``u u'`` as a vector: the covariance about the centre, of dimension ``d (d + 1)/2``.
 
-    *Sensitivity*: the root of two times ``r^2/n``; ``r^2/n`` in one dimension. *Tolerance*: the rounding of the sum.
+    *Sensitivity*: the root of two times ``r^2/n``; ``r^2/n`` in one dimension. *Tolerance*: the rounding of the sum, and of
+    persons' means.
     """
 
     domain: Ball
+    #: Whether each of ``n`` is a person, whose records are averaged first.
+    persons: bool = False
 
     kind: ClassVar[str] = "covariance about the centre"
     words: ClassVar[str] = "the second moment of the clipped records about the centre"
@@ -155,7 +171,7 @@ class SecondMoment(_AboutBall):
 
     @property
     def tolerance(self) -> float:
-        return ROUNDING * self.domain.radius**2
+        return ROUNDING * self.domain.radius**2 + 2.0 * self.domain.radius * self.of_persons
 
     def sensitivity(self, n: int) -> float:
         root = 1.0 if self.domain.manifold.dim == 1 else math.sqrt(2.0)
@@ -189,10 +205,12 @@ class Covariance(_AboutBall):
     *The weight.* With ``w = 1/2`` the second moment has an eighth more noise than by itself. It would have as much if a fifth of
     a Gaussian budget went to a mean of its own, and that mean would have 1.37 times the noise it has here.
 
-    *Tolerance*: the rounding of the sum.
+    *Tolerance*: the rounding of the sum, and of persons' means.
     """
 
     domain: Ball
+    #: Whether each of ``n`` is a person, whose records are averaged first.
+    persons: bool = False
 
     kind: ClassVar[str] = "covariance"
     words: ClassVar[str] = "the covariance of the clipped records about their tangent mean"
@@ -209,7 +227,7 @@ class Covariance(_AboutBall):
 
     @property
     def tolerance(self) -> float:
-        return 2.0 * ROUNDING * self.domain.radius**2
+        return 2.0 * ROUNDING * self.domain.radius**2 + (2.0 + WEIGHT) * self.domain.radius * self.of_persons
 
     def sensitivity(self, n: int) -> float:
         if self.domain.manifold.dim > 1:
@@ -242,7 +260,7 @@ class Covariance(_AboutBall):
 def _summed(x: Any, ball: Ball, n: int) -> tuple[Array, Array]:
     """The sums of ``u u'`` and of ``u``, in one pass."""
 
-    total = sum_over(x, ball.manifold, NormalCoordinates(ball, n), n, _moments)
+    total = sum_over(one_point_each(x, ball), ball.manifold, NormalCoordinates(ball, n), n, _moments)
     return total[:-1], total[-1]
 
 
