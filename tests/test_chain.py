@@ -7,6 +7,7 @@ beforehand. Sound mechanisms stay below their claim; false alarms: 1e-4 an attac
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ from geodp.finding import enough_records, plan_search
 from geodp.inputs import Array
 from geodp.records import dataset
 
-LEVEL = 1.0 - 1e-4
+#: The chance that an attack accuses a sound mechanism.
+LEVEL = 1e-4
 LINE = Ball(Euclidean(1), [0.0], 1.0)
 
 #: Numbers that a run on a data set gives, in the order of its generator.
@@ -44,7 +46,7 @@ def least(run: Runs, first: Any, second: Any, draws: int, thresholds: list[Array
         rng = np.random.default_rng([7, seed])
         outputs.append(np.array([run(x, rng) for _ in range(draws)]))
     events = [(i, t) for i, values in enumerate(thresholds) for t in values]
-    level = 1.0 - (1.0 - LEVEL) / (4 * len(events))
+    level = LEVEL / (4 * len(events))
     bounds = [0.0]
     for i, t in events:
         for sign in (1.0, -1.0):
@@ -81,7 +83,7 @@ def _in(ball: Ball, x: Array, rng: np.random.Generator) -> list[float]:
 CHAIN_EVENTS = [np.array([5.0, 50.0, 500.0]), np.array([-5.0, 0.0, 5.0]), np.array([30.0, 39.5]), np.array([-1.0, 0.0, 1.0])]
 
 
-@pytest.mark.parametrize("draws", [100, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draws", [100, pytest.param(500, marks=pytest.mark.slow)])
 def test_a_record_that_moves_far_away_is_hidden_by_the_chain(draws: int) -> None:
     assert least(chain, NEAR, FAR, draws, CHAIN_EVENTS) <= 3.0
 
@@ -109,12 +111,12 @@ def persons_counted_as_records(data: Dataset, rng: np.random.Generator) -> list[
     return [float(private_mean(data.x, LINE, epsilon=2.0, simulate=rng).value[0])]
 
 
-@pytest.mark.parametrize("draws", [200, pytest.param(8000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draws", [200, pytest.param(3000, marks=pytest.mark.slow)])
 def test_all_records_of_a_person_are_hidden(draws: int) -> None:
     events = [np.array([-0.2, 0.0, 0.2])]
     assert least(mean_of_persons, persons(1.0), persons(-1.0), draws, events) <= 2.0
     if draws > 1000:
-        assert least(mean_of_persons, persons(1.0), persons(-1.0), draws, events) > 1.5, "the attack has power"
+        assert least(mean_of_persons, persons(1.0), persons(-1.0), draws, events) > 1.2, "the attack has power"
 
 
 def test_persons_counted_as_records_are_convicted() -> None:
@@ -127,9 +129,9 @@ def test_persons_counted_as_records_are_convicted() -> None:
 ONE, OTHER = np.array([[1.0]]), np.array([[-1.0]])
 
 
-def mean_of_a_private_number(x: Array, rng: np.random.Generator) -> list[float]:
+def mean_of_a_private_number(x: Array, rng: np.random.Generator, epsilon: float = 2.0) -> list[float]:
     """The mean where at least four are said to be there: rare events are the interesting ones."""
-    release = private_mean(x, LINE, epsilon=2.0, neighbours="add-remove", simulate=rng)
+    release = private_mean(x, LINE, epsilon=epsilon, neighbours="add-remove", simulate=rng)
     assert release.n is not None
     assert release.count is not None
     return [float(release.value[0]) * (release.n >= 4), float(release.n), float(release.count.value[0])]
@@ -139,7 +141,7 @@ NUMBER_EVENTS = [np.array([-0.3, 0.0, 0.3]), np.array([1.5, 4.5]), np.array([0.5
 
 
 @pytest.mark.parametrize("pair", [(ONE, OTHER), (ONE, np.empty((0, 1))), (np.append(ONE, ONE, axis=0), ONE)], ids=["r", "0", "2"])
-@pytest.mark.parametrize("draws", [120, pytest.param(4000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draws", [120, pytest.param(2000, marks=pytest.mark.slow)])
 def test_adding_removing_and_replacing_a_record_is_hidden(pair: tuple[Array, Array], draws: int) -> None:
     assert least(mean_of_a_private_number, *pair, draws, NUMBER_EVENTS) <= 2.0
 
@@ -153,7 +155,7 @@ def test_forgotten_padding_is_convicted(monkeypatch: pytest.MonkeyPatch) -> None
         return np.concatenate([right(x, manifold, keep), np.repeat(x[:1], padding, axis=0)])
 
     monkeypatch.setattr(dataset, "select_records", wrong)
-    assert least(mean_of_a_private_number, ONE, OTHER, 5000, NUMBER_EVENTS) > 2.0
+    assert least(partial(mean_of_a_private_number, epsilon=0.5), ONE, OTHER, 3000, NUMBER_EVENTS) > 0.5
 
 
 # ---------------------------------------------------------------------- a label that changes
@@ -173,7 +175,7 @@ def two_groups(labels: str) -> Runs:
 LABEL_EVENTS = [np.array([-0.3, 0.3]), np.array([-0.3, 0.3]), np.array([1.5, 2.5]), np.array([1.5]), np.array([-0.5, 0.5])]
 
 
-@pytest.mark.parametrize("draws", [120, pytest.param(4000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draws", [120, pytest.param(2000, marks=pytest.mark.slow)])
 def test_a_private_label_that_changes_is_hidden(draws: int) -> None:
     assert least(two_groups("private"), ["a", "b", "a"], ["a", "b", "b"], draws, LABEL_EVENTS) <= 2.0
 
