@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,7 @@ def many(quick: bool) -> Table:
         x, ball = case(manifold, groups * size, 0.4, radius)
         by = np.repeat(np.arange(groups), size)
         result = frechet_means(x, ball, by)
-        (ours, together) = best_seconds(lambda: frechet_means(x, ball, by), lambda: frechet_mean(x, ball), rounds=5)  # noqa: B023
+        ours, together = best_seconds(partial(frechet_means, x, ball, by), partial(frechet_mean, x, ball), rounds=5)
         few = [x[i * size : (i + 1) * size] for i in range(30)]
         is_spd = isinstance(manifold, SPD)
         (peer,) = best_seconds(

@@ -471,7 +471,7 @@ def test_a_budget_says_what_all_its_charges_mean(ledger: Ledger) -> None:
         "left        1 and 0",
     ]
     with pytest.raises(dataclasses.FrozenInstanceError):
-        budget.unit = "rho"  # type: ignore[misc]  # that it cannot be set is what is tested
+        budget.unit = "rho"  # that it cannot be set is what is tested
 
 
 @pytest.mark.parametrize("kind", BUDGETS)

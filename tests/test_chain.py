@@ -165,7 +165,7 @@ VALUES = np.array([[1.0], [-1.0], [1.0]])
 
 def two_groups(labels: str) -> Runs:
     def run(by: Any, rng: np.random.Generator) -> list[float]:
-        release = private_mean(VALUES, LINE, epsilon=2.0, by=by, groups=["a", "b"], labels=labels, simulate=rng)  # type: ignore[call-overload]
+        release = private_mean(VALUES, LINE, epsilon=2.0, by=by, groups=["a", "b"], labels=labels, simulate=rng)
         a, b = release["a"], release["b"]
         return [float(a.value[0]), float(b.value[0]), float(a.n), float(b.n), float(a.value[0] - b.value[0])]
 

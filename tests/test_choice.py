@@ -91,7 +91,7 @@ def test_a_tie_is_one_percent_wide() -> None:
         quick_error = expected_error
 
     def taken(intrinsic: float, tangent: float) -> str:
-        return least_error([Stub("intrinsic", intrinsic), Stub("tangent", tangent)]).kind  # type: ignore[list-item]
+        return least_error([Stub("intrinsic", intrinsic), Stub("tangent", tangent)]).kind
 
     assert [taken(error, 1.0) for error in (0.5, 1.0, 1.009, 1.011, 2.0)] == ["intrinsic"] * 3 + ["tangent"] * 2
 

@@ -318,7 +318,7 @@ def test_bad_input_gets_one_sentence() -> None:
     with pytest.raises(ValueError, match="it is for compact spaces; give a wide ball instead"):
         private_ball(np.tile(np.eye(2), (50, 1, 1)), SPD(2), epsilon=1.0)
     with pytest.raises(TypeError, match="outer must be a wide Ball or a compact manifold"):
-        private_ball(x, 30.0, epsilon=1.0)  # type: ignore[arg-type]
+        private_ball(x, 30.0, epsilon=1.0)
     with pytest.raises(ValueError, match="exactly one of epsilon"):
         private_ball(x, Sphere(2))
     with pytest.raises(ValueError, match="this is not the JSON text of a ball"):

@@ -98,7 +98,7 @@ def test_every_default_tolerance_can_also_be_asked_for() -> None:
     for bad in ("small", [1.0], None, math.nan, 0.0, -1.0):
         if bad is not None:
             with pytest.raises((ValueError, TypeError), match="the tolerance must be"):
-                frechet_mean([[0.0, 0.0]], ball, tolerance=bad)  # type: ignore[arg-type]
+                frechet_mean([[0.0, 0.0]], ball, tolerance=bad)
 
 
 @pytest.mark.parametrize("error", [1e-320, 1e-200, 1e-161, 1e153, 1e200, 1.7e308])
@@ -107,7 +107,7 @@ def test_a_plan_for_an_error_past_the_range_is_refused(error: float) -> None:
         ball = Ball(manifold, manifold.origin, 1.0)
         for given in ({"n": 100}, {"epsilon": 1.0}):
             with pytest.raises(ValueError, match=f"the error to reach {RANGE}"):
-                plan(ball, error=error, **given)  # type: ignore[arg-type]
+                plan(ball, error=error, **given)
 
 
 @pytest.mark.parametrize("sensitivity", [1e-320, 1e-200, 1e-161, 1e-101, 1e101, 1e153, 1e200, 1.7e308])

@@ -117,7 +117,7 @@ def test_without_noise_in_flat_space_it_is_the_region_of_the_textbook() -> None:
     x, rng = np.random.default_rng(2).normal(size=(40_000, 3)), np.random.default_rng(3)
     mean = private_mean(x, ball, 1e6, simulate=rng)
     for about in ("center", "mean"):
-        spread = private_covariance(x, ball, 1e6, about=about, simulate=rng)  # type: ignore[call-overload]  # one of the two
+        spread = private_covariance(x, ball, 1e6, about=about, simulate=rng)
         for level in (0.8, 0.95, 0.99):
             # a tenth of the error is kept for the noise of the spread, so the quantile is a little further out
             q = level + 0.1 * (1.0 - level)
@@ -215,9 +215,9 @@ def test_what_does_not_go_together_gets_one_sentence() -> None:
     with pytest.raises(
         TypeError, match=r"^the spread must be a release of private_covariance or private_variance but is of a mean$"
     ):
-        confidence_region(mean, mean)  # type: ignore[arg-type]  # that is the point
+        confidence_region(mean, mean)  # that is the point
     with pytest.raises(TypeError, match="but is of type float"):
-        confidence_region(mean, 0.3)  # type: ignore[arg-type]  # that is the point
+        confidence_region(mean, 0.3)  # that is the point
     with pytest.raises(ValueError, match="in another ball than the mean"):
         confidence_region(mean, private_covariance(x, ball_of(Sphere(2), 0.9), 1.0))
     with pytest.raises(ValueError, match="is about 40 records but the mean about 50 records"):
@@ -227,7 +227,7 @@ def test_what_does_not_go_together_gets_one_sentence() -> None:
     with pytest.raises(ValueError, match="different balls"):
         compare(mean, private_mean(x, ball_of(Sphere(2), 0.9), 1.0))
     with pytest.raises(TypeError, match=r"^the second release must be a release of private_mean but is of type NoneType"):
-        compare(mean, None)  # type: ignore[arg-type]  # that is the point
+        compare(mean, None)  # that is the point
 
 
 def test_the_page_shows_what_was_measured_and_every_region_covers() -> None:

@@ -43,7 +43,7 @@ from geodp.measurement import Measurement
 from geodp.plots import confidence_regions, principal_geodesics
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
 from geodp.spread import CovarianceRelease, VarianceRelease
-from geodp.statistics.counts import normal_coordinates
+from geodp.statistics.counts import NormalCoordinates
 from geodp.statistics.spread import WEIGHT, Covariance, FrechetVariance, SecondMoment, Variance
 
 STATISTICS = [Variance, FrechetVariance, SecondMoment, Covariance]
@@ -166,8 +166,8 @@ def test_compiled_coordinates_are_those_of_the_manifold(count: int) -> None:
     for kind, odd in enumerate((center, np.diag([1e-9, 1.0, 1e9]), 4.0 * center, np.full((3, 3), np.nan), -np.eye(3))):
         x[kinds == kind] = odd
     x[kinds == 5] = center * (1.0 + 1e-13 * rng.normal(size=(3, 3)))
-    fast = normal_coordinates(ball, x.copy())
-    general = np.concatenate([normal_coordinates(ball, part.copy()) for part in np.array_split(x, count // 500)])
+    fast = NormalCoordinates(ball, len(x))(x.copy())
+    general = np.concatenate([NormalCoordinates(ball, len(part))(part.copy()) for part in np.array_split(x, count // 500)])
     assert np.abs(fast - general).max() < 1e-10
     assert np.linalg.vector_norm(fast, axis=-1).max() <= ball.radius * (1.0 + 1e-14)
     assert not fast[(kinds == 3) | (kinds == 4)].any()
@@ -330,7 +330,7 @@ def test_the_law_of_the_largest_eigenvalue_is_that_of_drawn_noise() -> None:
     from geodp.spread import _norm_quantile, _part_quantile
 
     for family in ("laplace", "gaussian"):
-        noise = FlatNoise(6 + 3, 0.7, family)  # type: ignore[arg-type]  # both are families
+        noise = FlatNoise(6 + 3, 0.7, family)  # both are families
         drawn = noise.sample(40_000, np.random.default_rng(9))
         norms = np.abs(np.linalg.eigvalsh(symmetric_from_vector(drawn[:, :6], 3))).max(axis=-1)
         lengths = np.linalg.vector_norm(drawn[:, 6:], axis=-1)

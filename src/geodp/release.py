@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict, TypeVar, Unpack, final, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -519,13 +519,6 @@ def _callers_level() -> int:
 
 
 # ---------------------------------------------------------------------- the path
-
-
-class Computable(Statistic, Protocol):
-    """A statistic that can be computed from the members of a data set."""
-
-    def compute(self, x: Any, n: int) -> Array:
-        """Its value for exactly ``n`` of them; what is private never shows but in that value."""
 
 
 @final

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 if TYPE_CHECKING:
-    from geodp.privacy.ledger import Ledger
+    pass
 
 DEFAULT_LEDGER = "sqlite:///geodp-budget.db"
 
@@ -39,15 +39,6 @@ class _Screen(Console):
 
 screen = _Screen()
 errors = Console(stderr=True)
-
-
-def ledger_at(url: str | None) -> Ledger | None:
-    """The ledger, if one is asked for. Its library takes long to load."""
-    if url is None:
-        return None
-    from geodp.privacy.ledger import Ledger
-
-    return Ledger(url)
 
 
 @contextmanager

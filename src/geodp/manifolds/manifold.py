@@ -253,11 +253,11 @@ class Manifold(ABC):
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
         """The chart of the point where ``exp(v)`` lands when the base point is moved to ``center``."""
-        raise NotImplementedError
+        raise NotImplementedError  # it may be left out: laws.exact refuses such a manifold in a sentence before it gets here
 
     def from_chart(self, x: Array) -> Array:
         """A point of the manifold from rounded coordinates: never fails, and sees nothing else."""
-        raise NotImplementedError
+        raise NotImplementedError  # likewise: it goes with exact_chart
 
     def raw_representatives(self, points: Array) -> Array:
         """The same points, each as the array that :meth:`from_chart` would write it as, up to rounding; shape as given.

@@ -140,11 +140,6 @@ def _coordinates_by(ball: Ball, count: int, kind: type[Evaluator]) -> NormalCoor
     return made
 
 
-def normal_coordinates(ball: Ball, records: Array) -> Array:
-    """The normal coordinates of these records."""
-    return NormalCoordinates(ball, len(records))(records)
-
-
 def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
     """For each radius, how many of ``n`` records are farther from the centre than that; invalid records are not.
 
