@@ -27,7 +27,7 @@ from geodp.statistics.mean import FrechetMean
 from geodp.statistics.sensitivity import Bound
 from geodp.testing import random_points, random_tangents
 
-__all__ = ["MANIFOLDS", "ONE_OF_EACH", "longer", "measured", "random_points", "random_tangents"]
+__all__ = ["MANIFOLDS", "ONE_OF_EACH", "USUAL", "every_manifold", "longer", "measured", "random_points", "random_tangents"]
 
 
 def measured(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Measurement:
@@ -87,8 +87,25 @@ ONE_OF_EACH: list[Manifold] = [
     geodp.Torus(2),
 ]
 
+#: Those, and the smallest and oddest ones: what the normal suite tries.
+USUAL: list[Manifold] = [
+    *ONE_OF_EACH,
+    Euclidean(1),
+    Sphere(1),
+    Sphere(2, curvature=4.0),
+    SPD(1),
+    Grassmann(1, 2),
+    Rotations(3),
+    PlanarShapes(3),
+    Product(Product(Hyperbolic(2), Grassmann(1, 3)), PlanarShapes(4)),
+]
+
 
 def longer(cases: Iterable[Any], quick: Iterable[Any] = ONE_OF_EACH) -> list[Any]:
     """The cases, of which only the quick ones are in the normal suite; the others are behind the marker."""
     kept = list(quick)
     return [case if case in kept else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+
+
+#: For tests of every manifold: the usual ones in the normal suite, all of them behind the marker.
+every_manifold = pytest.mark.parametrize("manifold", longer(MANIFOLDS, USUAL), ids=repr)

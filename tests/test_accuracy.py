@@ -13,14 +13,14 @@ from functools import singledispatch
 import mpmath
 import numpy as np
 import pytest
-from cases import random_points
+from cases import longer, random_points
 from mpmath import mp
 
 from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
 
 DIGITS = 50
 EPS = float(np.finfo(np.float64).eps)
-SEPARATIONS = [1e-12, 1e-9, 1e-6, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0]
+SEPARATIONS = longer([1e-12, 1e-9, 1e-6, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0], [1e-12, 1e-6, 0.01, 1.0])
 SHORT_OF_THE_CUT_LOCUS = 1e-6
 #: The accuracy the library promises: some four thousand machine epsilons.
 PROMISE = 1e-12
@@ -346,7 +346,7 @@ def test_subspaces_with_several_angles_just_short_of_a_right_one_are_good_to_twe
 
 # ---------------------------------------------------------------------------------------------- positive-definite matrices
 
-CONDITIONS = [1e0, 1e3, 1e6, 1e9, 1e12]
+CONDITIONS = longer([1e0, 1e3, 1e6, 1e9, 1e12], [1e0, 1e6, 1e12])
 
 
 def with_condition(size: int, k: int, condition: float, rng):

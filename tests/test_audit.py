@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 from broken import BATTERY, CAP, SECRETS, TENSORS, TWINS, Case
-from cases import MANIFOLDS, ONE_OF_EACH, measured, random_points
+from cases import MANIFOLDS, ONE_OF_EACH, every_manifold, longer, measured, random_points
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -153,7 +153,7 @@ def randomised_response(x: Array, size: int, rng: np.random.Generator) -> Array:
     return np.where(right, np.sign(x[0]), -np.sign(x[0]))[:, None]
 
 
-@pytest.mark.parametrize("events", [("law",), ("classifier",)], ids=" ".join)
+@pytest.mark.parametrize("events", longer([("law",), ("classifier",)], [("law",)]), ids=" ".join)
 def test_a_mechanism_at_its_limit_is_accused_as_seldom_as_the_confidence_says(events: tuple[Kind, ...]) -> None:
     """250 audits at confidence 0.8 of a mechanism whose best event has a loss of exactly epsilon: at most a fifth may accuse.
 
@@ -178,7 +178,7 @@ def test_a_mechanism_at_its_limit_is_accused_as_seldom_as_the_confidence_says(ev
 # ------------------------------------------------------------------------------------------ neighbours
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@every_manifold
 def test_the_plane_of_the_worst_case_has_the_largest_curvature(manifold: Manifold) -> None:
     """By the expansion ``dist(exp u, exp v)^2 = |u - v|^2 - K/3 |u ^ v|^2 + ...``."""
     plane = manifold.plane_of_largest_curvature
@@ -190,8 +190,8 @@ def test_the_plane_of_the_worst_case_has_the_largest_curvature(manifold: Manifol
     assert 3.0 * (2.0 * small**2 - float(manifold.dist(*ends)) ** 2) / small**4 == pytest.approx(manifold.curvature, rel=0.01)
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
-@pytest.mark.parametrize("n", [1, 2, 100, 101])
+@every_manifold
+@pytest.mark.parametrize("n", longer([1, 2, 100, 101], [1, 2, 101]))
 def test_the_worst_case_is_a_pair_of_neighbours_that_nearly_attains_the_sensitivity(manifold: Manifold, n: int) -> None:
     origin = random_points(manifold, 1, np.random.default_rng(3), spread=0.5)[0]
     ball = Ball(manifold, origin, ball_of(manifold).radius)
@@ -401,11 +401,12 @@ def test_the_law_of_the_release_is_acquitted(manifold: Manifold) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@every_manifold
 def test_the_law_of_the_release_is_acquitted_with_many_draws(manifold: Manifold) -> None:
     acquit(manifold, "float", 50_000)
 
 
+@pytest.mark.slow
 def test_the_last_digits_of_the_loss_betray_the_simulator_and_only_where_bits_are_asked_for() -> None:
     """On a line the loss is constant beyond both means, but for rounding, which is that of the bits of the output."""
     ball = Ball(Euclidean(1), [0.0], 0.5)
@@ -421,7 +422,7 @@ def test_the_last_digits_of_the_loss_betray_the_simulator_and_only_where_bits_ar
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@every_manifold
 def test_the_exact_release_is_acquitted(manifold: Manifold) -> None:
     acquit(manifold, "exact", 1000)
 
@@ -521,6 +522,7 @@ def test_the_same_seed_gives_the_same_audit_with_any_number_of_processes() -> No
     assert one.findings != audit(CAP.ball, CAP.n, 1.0, path="exact", draws=200, seed=5, processes=1).findings
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_can_use_several_processes(tmp_path: Path) -> None:
     script = tmp_path / "plain.py"
     script.write_text(

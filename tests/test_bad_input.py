@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import every_manifold, random_points
 
 from geodp import (
     SPD,
@@ -32,8 +32,6 @@ from geodp import (
     private_mean,
     sensitivity,
 )
-
-every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 
 
 @every_manifold

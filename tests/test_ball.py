@@ -7,14 +7,12 @@ import re
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import every_manifold, random_points
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
-
-every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 
 #: Half the smaller of the injectivity radius and pi over the root of the largest sectional curvature, by hand.
 LARGEST = [

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import every_manifold, random_points
 
 sklearn = pytest.importorskip("sklearn", reason="the estimator needs the extra geodp[sklearn]")
 
@@ -76,7 +76,7 @@ def test_the_location_is_a_private_mean_of_records_flat_or_shaped(manifold: Mani
     assert manifold.dist(manifold.origin, model.location_) < 0.5 + 50.0 * model.receipt_.expected_error()
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@every_manifold
 def test_transform_gives_normal_coordinates_about_the_location(manifold: Manifold) -> None:
     radius = 0.3 * min(1.0, Ball(manifold, manifold.origin, 1e-3).max_radius)
     x = random_points(manifold, 30, np.random.default_rng(1), 0.9 * radius)

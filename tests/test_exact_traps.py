@@ -13,7 +13,7 @@ from types import FrameType
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import MANIFOLDS, every_manifold, random_points
 from flint import acb, arb, ctx, fmpq
 from scipy import stats
 
@@ -43,7 +43,7 @@ def centers(manifold: Manifold, count: int) -> Array:
 # ---------------------------------------------------------------------- bits and precision
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@every_manifold
 def test_the_same_bits_at_a_higher_precision_give_the_same_draw(manifold: Manifold) -> None:
     for seed, center in enumerate(centers(manifold, 5)):
         low, high = (
@@ -67,7 +67,7 @@ def test_refinement_from_far_too_few_bits_ends_at_the_same_draw(monkeypatch: pyt
         assert draw.precision >= 32
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@every_manifold
 def test_the_number_of_trials_does_not_depend_on_the_centre(manifold: Manifold) -> None:
     for seed in range(8):
         trials = {
@@ -186,7 +186,7 @@ def test_uniform_numbers_keep_their_bits_and_enclose_them() -> None:
 # ---------------------------------------------------------------------- what is released
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@every_manifold
 def test_the_value_is_a_function_of_the_rounded_coordinates(manifold: Manifold) -> None:
     for seed, center in enumerate(centers(manifold, 4)):
         draw = exact.sample(manifold, scale(manifold), center, entropy=exact.NotPrivate(seed))
@@ -196,7 +196,7 @@ def test_the_value_is_a_function_of_the_rounded_coordinates(manifold: Manifold) 
         assert manifold.check_point(draw.value) is None
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@every_manifold
 def test_rounding_moves_a_draw_by_far_less_than_the_noise(manifold: Manifold) -> None:
     center = centers(manifold, 1)[0]
     coarse, fine = (
@@ -494,7 +494,7 @@ def test_a_draw_takes_the_same_work_whatever_its_centre(manifold: Manifold) -> N
             assert sizes > 0.8 * total
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@every_manifold
 def test_tangent_noise_takes_the_same_work_wherever_the_value_is(manifold: Manifold) -> None:
     """Next to the centre of the ball, logarithms of subspaces and shapes took a tenth of a millisecond more."""
     ball = geodp.Ball(manifold, manifold.origin, min(3.0, 0.9 * geodp.Ball(manifold, manifold.origin, 1e-3).max_radius))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import MANIFOLDS, every_manifold, random_points
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
@@ -37,7 +37,6 @@ from geodp.inputs import Array
 pandas = pytest.importorskip("pandas", reason="pandas writes the files of these tests")
 pytest.importorskip("pyarrow", reason="pyarrow reads and writes Parquet")
 
-every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 FORMATS = ["npy", "npz", "csv", "parquet"]
 every_format = pytest.mark.parametrize("extension", FORMATS)
 

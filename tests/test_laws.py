@@ -7,7 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from cases import MANIFOLDS, longer
+from cases import MANIFOLDS, every_manifold, longer
 from scipy import integrate, special, stats
 
 from geodp.inputs import Array
@@ -315,7 +315,7 @@ def test_radial_law_against_the_contract(manifold: Manifold, law_type: type[Law]
 
 
 @pytest.mark.parametrize("law_type", [Laplace, Gaussian])
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@every_manifold
 def test_radial_law_is_consistent(manifold: Manifold, law_type: type[Law]) -> None:
     law = law_type(manifold, medium(manifold))
     q = np.array([0.01, 0.3, 0.5, 0.99])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS
+from cases import every_manifold
 
 from geodp import (
     SPD,
@@ -34,7 +34,7 @@ TOO_SHORT = [1e-323, 1e-300, 1e-200, 1e-161, 1e-154, 1e-140, 9.9e-101]
 TOO_LONG = [1.1e100, 1e140, 1e153, 1e155, 1e200, 1e300, 1.7e308]
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@every_manifold
 def test_no_ball_has_a_radius_whose_square_is_lost(manifold: Manifold) -> None:
     for radius in (*TOO_SHORT, *TOO_LONG):
         with pytest.raises(ValueError, match=rf"{RANGE}|must be below|floats have too few digits") as caught:
@@ -43,7 +43,7 @@ def test_no_ball_has_a_radius_whose_square_is_lost(manifold: Manifold) -> None:
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@every_manifold
 def test_the_shortest_and_longest_radii_work_or_are_refused_in_one_sentence(manifold: Manifold) -> None:
     for radius in (1e-100, 1e-30, 800.0, 1e30, 1e100):
         with contextlib.suppress(ValueError):

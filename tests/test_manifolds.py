@@ -11,12 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, ONE_OF_EACH, random_points
+from cases import MANIFOLDS, ONE_OF_EACH, USUAL, every_manifold, random_points
 
 from geodp import SPD, Euclidean, Manifold, Product, Sphere
 from geodp.testing import CLOSE, PROPERTIES, check_manifold, injectivity_radius_and_diameter_are_the_extreme_cut_times
-
-every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 
 
 def rng_for(manifold: Manifold) -> np.random.Generator:
@@ -24,7 +22,7 @@ def rng_for(manifold: Manifold) -> np.random.Generator:
 
 
 def takes_long(holds: Callable[[Manifold], None], manifold: Manifold) -> bool:
-    return holds is injectivity_radius_and_diameter_are_the_extreme_cut_times and manifold not in ONE_OF_EACH
+    return manifold not in (ONE_OF_EACH if holds is injectivity_radius_and_diameter_are_the_extreme_cut_times else USUAL)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import every_manifold, random_points
 
 import geodp
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, Rotations, Sphere, frechet_mean, frechet_means
@@ -46,7 +46,7 @@ def agree_with_a_loop(x: Array, labels: Array, ball: Ball, results: geodp.MeanRe
         assert results.error_bounds[i] <= default_tolerance(ball)
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@every_manifold
 def test_the_means_are_those_of_a_loop(manifold: Manifold) -> None:
     ball = ball_of(manifold)
     x, labels = grouped(ball, SIZES)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import MANIFOLDS, every_manifold, random_points
 from pyriemann.geometry.mean import mean_riemann
 
 from geodp import (
@@ -28,8 +28,6 @@ from geodp import (
     frechet_mean,
 )
 from geodp.statistics.mean import FrechetMean, default_tolerance
-
-every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 
 
 def rng_for(manifold: Manifold) -> np.random.Generator:
@@ -206,7 +204,7 @@ def test_records_opposite_to_the_center_are_no_error(manifold: Manifold) -> None
         assert np.array_equal(frechet_mean(np.stack([center, -center]), Ball(manifold, center, 1.0)).point, center)
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@every_manifold
 @pytest.mark.parametrize("value", [1.7e308, -1.7e308, 1e200, 5e-324, 0.0, math.nan, math.inf])
 def test_no_value_of_a_record_raises(manifold: Manifold, value: float) -> None:
     ball = public_ball(manifold)

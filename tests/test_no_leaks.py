@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import every_manifold, random_points
 from typer.testing import CliRunner
 
 from geodp import SPD, Ball, Euclidean, Ledger, Manifold, Product, Sphere, frechet_mean, private_mean
@@ -98,7 +98,7 @@ Listen = Callable[[Callable[[], object]], BaseException | None]
 # ---------------------------------------------------------------------- the library
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@every_manifold
 def test_a_receipt_holds_no_record(manifold: Manifold, listening: Listen) -> None:
     ball = Ball(manifold, manifold.origin, 0.3 * min(1.0, Ball(manifold, manifold.origin, 1e-3).max_radius))
     x = secret_records(20, *manifold.point_shape)
@@ -312,7 +312,7 @@ def test_methods_of_a_kind_of_array_are_not_called() -> None:
 
 
 @pytest.mark.parametrize("value", [1e-170, 1e-320, 1e170, 1e308, np.inf, np.nan])
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@every_manifold
 def test_where_floating_point_errors_raise_no_record_makes_a_release_fail(manifold: Manifold, value: float) -> None:
     x = random_points(manifold, 20, np.random.default_rng(0), 0.05)
     ball = Ball(manifold, manifold.origin, 0.1)

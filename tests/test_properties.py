@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, measured, random_points
+from cases import MANIFOLDS, every_manifold, measured, random_points
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -41,8 +41,6 @@ from geodp.statistics.mean import FrechetMean, default_tolerance
 
 #: Chance that a statistical test below rejects a correct program, were its seed drawn afresh.
 LEVEL = 1e-4
-
-every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 
 
 def ball_of(manifold: Manifold, part: float = 0.4) -> Ball:

@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from cases import MANIFOLDS
+from cases import MANIFOLDS, every_manifold
 
 import geodp
 from geodp.files import parse_manifold
@@ -80,7 +80,7 @@ def test_every_class_of_the_library_is_known_by_name_and_written_as_its_signatur
     assert "Torus(d)" in forms()
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@every_manifold
 def test_the_text_of_a_manifold_names_it(manifold):
     assert parse_manifold(repr(manifold)) == manifold
     assert find(type(manifold).__name__.upper()) is type(manifold)

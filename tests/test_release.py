@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, longer, measured, random_points
+from cases import MANIFOLDS, every_manifold, longer, measured, random_points
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -51,7 +51,6 @@ from geodp.laws import exact
 from geodp.privacy.ledger import BudgetExhausted, LedgerError
 from geodp.statistics.mean import FrechetMean
 
-every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 N = 50
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS
+from cases import every_manifold
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 
@@ -52,7 +52,7 @@ def test_the_constants_of_every_family_follow_from_its_roots(row):
     assert_allclose([*found, manifold.diameter, manifold.volume_entropy], expected, rtol=1e-15)
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@every_manifold
 def test_the_bound_is_jensens_with_the_extreme_eigenvalue_of_the_sum_of_squares_of_the_roots(manifold):
     roots = manifold.roots
     if roots.rank == 1 or not len(roots.forms):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, ONE_OF_EACH, longer, random_points
+from cases import MANIFOLDS, ONE_OF_EACH, every_manifold, longer, random_points
 from scipy import stats
 
 from geodp.inputs import Array
@@ -257,7 +257,7 @@ def test_directions_that_favour_an_axis_are_rejected() -> None:
 # ---------------------------------------------------------------------------- the centre does not matter
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@every_manifold
 def test_trials_do_not_depend_on_the_center(manifold: Manifold) -> None:
     law = Laplace(manifold, 0.2 / (manifold.volume_entropy or 1.0))
     here, there = np.random.default_rng(31), np.random.default_rng(31)

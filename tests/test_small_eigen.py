@@ -119,7 +119,6 @@ SCALES = [1.0, 1e-200, 1e200]
 
 over_families = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
 over_sizes = pytest.mark.parametrize("k", SIZES)
-over_scales = pytest.mark.parametrize("scale", SCALES)
 
 
 def matrices(family, k):
@@ -130,35 +129,35 @@ def largest_entry(x):
     return np.abs(x).max(axis=(-2, -1))
 
 
-@over_scales
 @over_families
 @over_sizes
-def test_vectors_and_values_give_the_matrix_back(k, family, scale):
+def test_vectors_and_values_give_the_matrix_back(k, family):
     a = matrices(family, k)
-    values, vectors = eigh(scale * a)
-    values = values / scale  # back to a range where products neither overflow nor vanish
-    residual = a - (vectors * values[:, None, :]) @ np.swapaxes(vectors, -1, -2)
-    assert (largest_entry(residual) <= BOUND * np.linalg.norm(a, axis=(-2, -1))).all()
+    for scale in SCALES:
+        values, vectors = eigh(scale * a)
+        values = values / scale  # back to a range where products neither overflow nor vanish
+        residual = a - (vectors * values[:, None, :]) @ np.swapaxes(vectors, -1, -2)
+        assert (largest_entry(residual) <= BOUND * np.linalg.norm(a, axis=(-2, -1))).all()
 
 
-@over_scales
 @over_families
 @over_sizes
-def test_vectors_are_orthonormal(k, family, scale):
-    _, vectors = eigh(scale * matrices(family, k))
-    assert (largest_entry(np.swapaxes(vectors, -1, -2) @ vectors - np.eye(k)) <= BOUND).all()
+def test_vectors_are_orthonormal(k, family):
+    for scale in SCALES:
+        _, vectors = eigh(scale * matrices(family, k))
+        assert (largest_entry(np.swapaxes(vectors, -1, -2) @ vectors - np.eye(k)) <= BOUND).all()
 
 
-@over_scales
 @over_families
 @over_sizes
-def test_values_are_ascending_and_agree_with_lapack(k, family, scale):
+def test_values_are_ascending_and_agree_with_lapack(k, family):
     a = matrices(family, k)
-    values, _ = eigh(scale * a)
-    assert (np.diff(values, axis=-1) >= 0.0).all()
-    off = np.abs(values / scale - np.linalg.eigvalsh(a)).max(axis=-1)
-    assert (off <= 2 * BOUND * np.linalg.norm(a, axis=(-2, -1))).all()  # LAPACK's error and ours
-    assert np.array_equal(eigvalsh(scale * a), values) or k > 3
+    for scale in SCALES:
+        values, _ = eigh(scale * a)
+        assert (np.diff(values, axis=-1) >= 0.0).all()
+        off = np.abs(values / scale - np.linalg.eigvalsh(a)).max(axis=-1)
+        assert (off <= 2 * BOUND * np.linalg.norm(a, axis=(-2, -1))).all()  # LAPACK's error and ours
+        assert np.array_equal(eigvalsh(scale * a), values) or k > 3
 
 
 @over_families
@@ -186,16 +185,16 @@ def test_each_vector_belongs_to_its_value_in_forty_digits(k, family):
                 assert mp.norm(residual) <= BOUND * np.linalg.norm(matrix)
 
 
-@over_scales
 @over_families
 @over_sizes
-def test_a_batch_equals_a_loop_to_the_last_bit(k, family, scale):
-    a = scale * matrices(family, k)
-    values, vectors = eigh(a)
-    for i, matrix in enumerate(a):
-        one_values, one_vectors = eigh(matrix)
-        assert np.array_equal(values[i], one_values)
-        assert np.array_equal(vectors[i], one_vectors)
+def test_a_batch_equals_a_loop_to_the_last_bit(k, family):
+    for scale in SCALES:
+        a = scale * matrices(family, k)
+        values, vectors = eigh(a)
+        for i in range(0, len(a), 10):
+            one_values, one_vectors = eigh(a[i])
+            assert np.array_equal(values[i], one_values)
+            assert np.array_equal(vectors[i], one_vectors)
 
 
 @over_sizes

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, longer, random_points
+from cases import every_manifold, longer, random_points
 from typer.testing import CliRunner
 
 from geodp import (
@@ -130,7 +130,7 @@ def test_the_joint_sensitivity_in_closed_form_is_the_largest_over_a_fine_grid() 
 # ---------------------------------------------------------------------- what they are
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=str)
+@every_manifold
 def test_they_are_what_their_definitions_say(manifold: Manifold) -> None:
     """Definitions by the manifold's public maps, record by record."""
     ball = ball_of(manifold, 0.8)

@@ -12,7 +12,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import MANIFOLDS, every_manifold, random_points
 from scipy import stats
 
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
@@ -25,7 +25,6 @@ from geodp.privacy.notions import PureDP
 from geodp.statistics.mean import FrechetMean
 
 FAMILIES: tuple[Family, ...] = ("laplace", "gaussian")
-every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
 every_family = pytest.mark.parametrize("family", FAMILIES)
 #: Level of a family of tests over all manifolds and both laws.
 LEVEL = 1e-4 / (2 * len(MANIFOLDS))

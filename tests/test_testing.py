@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS
+from cases import MANIFOLDS, every_manifold
 
 from geodp import HPD, SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, Sphere, Torus, testing
 from geodp.laws import exact
@@ -160,7 +160,7 @@ def test_a_bound_that_the_density_exceeds_or_that_is_no_density_where_it_should_
 
 
 @pytest.mark.parametrize("factor", [0.0, 1e-14, 1e-5])
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@every_manifold
 def test_a_rounding_bound_below_what_floats_can_know_is_noticed(manifold, factor, monkeypatch):
     """The bounds are generous: a hundred-thousandth of one is below what is seen, on every manifold of the library."""
     right, in_ball = type(manifold).log_rounding, type(manifold).log_rounding_in_ball
@@ -283,7 +283,7 @@ def test_an_exact_sampler_that_ignores_the_centre_is_noticed(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@every_manifold
 @pytest.mark.parametrize("holds", SLOW_PROPERTIES, ids=lambda holds: holds.__name__)
 def test_exact_draws_agree_with_an_independent_sampler(holds, manifold):
     holds(manifold)

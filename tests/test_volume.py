@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from cases import MANIFOLDS, random_points
+from cases import MANIFOLDS, every_manifold, random_points
 from numpy.polynomial.legendre import leggauss
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
@@ -37,7 +37,7 @@ def velocities_inside_the_cut_locus(manifold, size, rng, longest=4.0):
 # ---------------------------------------------------------------------------------------------- a determinant
 
 
-@pytest.mark.parametrize("manifold", MANIFOLDS, ids=repr)
+@every_manifold
 def test_log_volume_density_is_the_logarithm_of_the_jacobian_determinant_of_exp(manifold):
     rng = seeded(manifold)
     points, coordinates = velocities_inside_the_cut_locus(manifold, 6, rng)
