@@ -18,7 +18,20 @@ import pytest
 from sqlalchemy import make_url
 from typer.testing import CliRunner
 
-from geodp import SPD, Ball, Ledger, LedgerError, Release, Sphere, private_mean, private_summary
+from geodp import (
+    SPD,
+    Ball,
+    Ledger,
+    LedgerError,
+    Release,
+    Sphere,
+    private_covariance,
+    private_coverage,
+    private_mean,
+    private_projected_mean,
+    private_summary,
+    private_variance,
+)
 from geodp.cli import app
 from geodp.finding import BallRelease, private_ball
 from geodp.privacy.ledger import Charge
@@ -230,6 +243,31 @@ BALL_EDITS: dict[str, Any] = {
     "epsilon": 0.1,
     "n": 10,
 }
+
+
+SIMULATED: dict[str, Any] = {
+    "mean": private_mean,
+    "coverage": private_coverage,
+    "variance": private_variance,
+    "covariance": private_covariance,
+    "projected mean": lambda x, ball, *given, **more: private_projected_mean(x, ball.manifold, *given, **more),
+    "private number": lambda *given, **more: private_mean(*given, neighbours="add-remove", **more),
+}
+
+
+@pytest.mark.parametrize("kind", SIMULATED)
+def test_a_simulation_that_is_called_exact_does_not_load(kind: str) -> None:
+    """Any grid will not do: it follows from the noise. Where the right one is written too, flat values are not on it."""
+    simulated = SIMULATED[kind](NORTH, BALL, 1.0, simulate=np.random.default_rng(1))
+    stored = json.loads(simulated.to_json())
+    assert Release.from_json(json.dumps(stored)).private is False
+    flat = simulated.vector is not None or kind == "coverage"
+    for grid in (2.0**-50, *([simulated.noise.grid] if flat else [])):
+        edited = stored | {"private": True, "numerics": "exact", "grid": grid}
+        for part in ("count",) if "count" in stored else ():
+            edited[part] = stored[part] | {"private": True, "numerics": "exact", "grid": simulated.count.noise.grid}
+        with pytest.raises(ValueError, match=r"its grid must be the one|its value must be on its grid"):
+            Release.from_json(json.dumps(edited))
 
 
 @pytest.mark.parametrize("field", BALL_EDITS)

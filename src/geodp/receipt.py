@@ -17,7 +17,7 @@ from geodp._version import __version__
 from geodp.files import parse_manifold
 from geodp.inputs import Array, is_line
 from geodp.laws.flat import Family
-from geodp.manifolds import Manifold
+from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.mechanisms.intrinsic import IntrinsicMechanism, intrinsic_cost
 from geodp.mechanisms.mechanism import Mechanism
@@ -697,6 +697,8 @@ def _restored(stored: Stored) -> Release:
         noise = IntrinsicMechanism(stored["scale"], family, cost, statistic.codomain, statistic.ball, stored["projected"])
         _check_law(noise)
     _check_consistent(stored, statistic, own, noise)
+    if stored["numerics"] == EXACT:
+        _check_grid(stored, statistic, noise, value if vector is None else vector)
     names = ("n", "sensitivity", "tolerance", "numerics", "grid", "dataset", "charge", "neighbours", "unit", "coverage_share")
     return made.release(
         value=value,
@@ -764,6 +766,16 @@ def _check_consistent(stored: Stored, statistic: Statistic, privacy: Privacy, no
         and true.epsilon <= stated.epsilon * (1.0 + 1e-6)
     ):
         raise ValueError("the cost, the noise and the sensitivity contradict each other")
+
+
+def _check_grid(stored: Stored, statistic: Statistic, noise: Mechanism, drawn: Array) -> None:
+    """An exact draw is rounded to a grid that follows from its noise. In flat spaces what was drawn is itself on the grid."""
+    if stored["geodp"] == __version__ and stored["grid"] != noise.grid:
+        raise _InvalidField("its grid must be the one that follows from its noise")
+    if statistic.ball is None and isinstance(noise.manifold, Euclidean):
+        steps = drawn / stored["grid"]
+        if (steps != np.round(steps)).any():
+            raise _InvalidField("its value must be on its grid")
 
 
 def _stored_point(stored: Any, manifold: Manifold) -> Array:

@@ -65,6 +65,10 @@ class IntrinsicMechanism(Mechanism):
     def projected(self) -> bool:
         return self.into_ball
 
+    @property
+    def grid(self) -> float:
+        return math.ldexp(1.0, exact.default_grid_exponent(self.space, self.scale))
+
     def draw(self, value: Array, entropy: Entropy | None = None) -> Draw:
         drawn = exact.sample(self.space, self.scale, value, family=self.family, entropy=entropy)
         return Draw(self._moved(drawn.value), drawn.grid)

@@ -54,6 +54,11 @@ class Mechanism(ABC):
         """Whether draws are moved into a public ball."""
 
     @property
+    @abstractmethod
+    def grid(self) -> float:
+        """What the exact draws are rounded to multiples of: a function of public numbers."""
+
+    @property
     def name(self) -> str:
         return f"{self.adjective} {self.family.capitalize()}"
 

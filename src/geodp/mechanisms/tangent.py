@@ -77,6 +77,10 @@ class TangentMechanism(Mechanism):
         """Two public points: the centre and one at the edge of the ball."""
         return self._landed(np.eye(self.manifold.dim)[[0, 0]] * [[0.0], [self.ball.radius]])
 
+    @property
+    def grid(self) -> float:
+        return math.ldexp(1.0, exact.default_grid_exponent(Euclidean(self.manifold.dim), self.scale))
+
     def draw(self, value: Array, entropy: Entropy | None = None) -> Draw:
         flat = Euclidean(self.manifold.dim)
         # logarithms take other steps near the centre than far from it: with a point of each kind beside it, any value takes all
