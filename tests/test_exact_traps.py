@@ -337,7 +337,14 @@ def test_granularity_betrays_the_float_sampler_and_not_the_exact_one(
     assert (min(first, second) == 0) == leaks
 
 
-@pytest.mark.parametrize(("manifold", "one", "two"), [attack[:3] for attack in ATTACKS], ids=["Sphere(2)", "SPD(2)"])
+@pytest.mark.parametrize(
+    ("manifold", "one", "two"),
+    [
+        ATTACKS[0][:3],
+        pytest.param(*ATTACKS[1][:3], marks=pytest.mark.slow),
+    ],
+    ids=["Sphere(2)", "SPD(2)"],
+)
 def test_rounded_coordinates_have_no_granularity_of_their_own(manifold: Manifold, one: Array, two: Array) -> None:
     """From both centres the lowest bits of the steps are fair: no pattern of bits belongs to one of them alone."""
     tests = []

@@ -12,7 +12,7 @@ from functools import singledispatch
 
 import numpy as np
 import pytest
-from cases import random_points
+from cases import USUAL, longer, random_points
 from mpmath import mp
 
 from geodp import (
@@ -341,7 +341,7 @@ FAMILIES = [
     Product(Sphere(2), SPD(2)),
     Product(Hyperbolic(2), Rotations(3), Euclidean(1)),
 ]
-every_family = pytest.mark.parametrize("manifold", FAMILIES, ids=repr)
+every_family = pytest.mark.parametrize("manifold", longer(FAMILIES, [*USUAL, *FAMILIES[:1], *FAMILIES[-1:]]), ids=repr)
 
 
 def public_ball(manifold: Manifold, share: float) -> Ball:

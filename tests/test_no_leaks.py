@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import every_manifold, random_points
+from cases import every_manifold, longer, random_points
 from typer.testing import CliRunner
 
 from geodp import SPD, Ball, Euclidean, Ledger, Manifold, Product, Sphere, frechet_mean, private_mean
@@ -425,15 +425,15 @@ def said_by(*arguments: object) -> str:
     return str(result.output) if result.exit_code else ""
 
 
-def test_the_command_line_quotes_no_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("manifold", longer(FILE_MANIFOLDS, FILE_MANIFOLDS[:1]), ids=repr)
+def test_the_command_line_quotes_no_file(manifold: Manifold, tmp_path: Path) -> None:
     spoken = 0
     for path in bad_files(tmp_path):
-        for manifold in FILE_MANIFOLDS:
-            for command in (["mean", path, "-e", 50], ["check", path], ["mean", path, "-e", 50, "--center", path]):
-                text = said_by(*command, "-m", manifold, "-r", 0.3)
-                assert is_silent(text), text
-                spoken += bool(text)
-    assert spoken > 150
+        for command in (["mean", path, "-e", 50], ["check", path], ["mean", path, "-e", 50, "--center", path]):
+            text = said_by(*command, "-m", manifold, "-r", 0.3)
+            assert is_silent(text), text
+            spoken += bool(text)
+    assert spoken > 30
 
 
 def test_the_command_line_quotes_no_record_when_public_input_is_bad(tmp_path: Path) -> None:

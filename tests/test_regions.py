@@ -74,7 +74,7 @@ POPULATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", POPULATIONS)
+@pytest.mark.parametrize("name", longer(POPULATIONS, ["on a line of the sphere"]))
 @pytest.mark.parametrize("n", longer([200, 2000], [200]))
 def test_regions_cover_and_equal_groups_are_seldom_told_apart(name: str, n: int) -> None:
     """Coverage of 95% regions is at least 93%, and comparisons of equal groups are below 0.05 in at most 5%, up to chance."""

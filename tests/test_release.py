@@ -290,7 +290,12 @@ def test_a_simulation_refuses_a_ledger(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ball", "epsilon"), [(Ball(Sphere(2), [0.0, 0.0, 1.0], 0.7), 0.3), (Ball(SPD(2), np.eye(2), 1.0), 0.2)], ids=["S2", "SPD2"]
+    ("ball", "epsilon"),
+    [
+        (Ball(Sphere(2), [0.0, 0.0, 1.0], 0.7), 0.3),
+        pytest.param(Ball(SPD(2), np.eye(2), 1.0), 0.2, marks=pytest.mark.slow),
+    ],
+    ids=["S2", "SPD2"],
 )
 def test_the_exact_and_the_simulated_release_have_one_distribution(ball: Ball, epsilon: float) -> None:
     """Two-sample Kolmogorov-Smirnov tests of distances to the mean, 250 draws each, at level 1e-4."""
@@ -338,7 +343,9 @@ COVERED = [
 
 
 @pytest.mark.parametrize(
-    ("ball", "epsilon", "project"), COVERED, ids=[f"{ball.manifold}-{project}" for ball, _, project in COVERED]
+    ("ball", "epsilon", "project"),
+    [pytest.param(*case, marks=() if i in (1, 3, 6) else pytest.mark.slow) for i, case in enumerate(COVERED)],
+    ids=[f"{ball.manifold}-{project}" for ball, _, project in COVERED],
 )
 def test_the_error_quantile_covers_as_often_as_it_says(ball: Ball, epsilon: float, project: bool | None) -> None:
     """200 seeded releases about a mean known by symmetry; outside these bounds once in a million seeds."""
