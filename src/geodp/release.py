@@ -745,7 +745,7 @@ def _draws(jobs: list[_Job]) -> list[Draw | None]:
     for i, job in enumerate(jobs):
         alike.setdefault(id(job.measurement), []).append(i)
     for places in alike.values():
-        noise, values = jobs[places[0]].measurement.noise, np.stack([jobs[i].true for i in places])
+        noise, values = jobs[places[0]].measurement.noise, np.stack([true for i in places if (true := jobs[i].true) is not None])
         for i, draw in zip(places, computed(partial(noise.draw_each, values), said=()), strict=True):
             drawn[i] = draw
     return drawn

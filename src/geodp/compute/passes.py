@@ -332,16 +332,16 @@ class SPD3(_CompiledSPD):
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import kernels
 
-        blocks = _rows(records, 8)
-        reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks, _NO_ROWS, radius)
-        square, hessian = np.add.reduce(blocks[:, 6:]).tolist()
+        blocks = _rows(records, 9)
+        reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks, NO_ROWS, radius)
+        square, hessian = np.add.reduce(blocks[:, 6:8]).tolist()
         logs = spd3_coordinates(blocks)
         return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(np.add.reduce(weights)))
 
     def coordinates(self, ball: Ball, records: Array) -> Array:
         from geodp.compute import kernels
 
-        each, blocks, weights = np.empty((len(records), 6)), _rows(records, 8), np.ones(len(records))
+        each, blocks, weights = np.empty((len(records), 6)), _rows(records, 9), np.ones(len(records))
         records = as_compiled_code_knows_it(records)
         # shortening coordinates clips as well, and takes no exponentials
         kernels.spd3(records, weights, *self.frame(ball.center), math.inf, Pass.BLOCK, blocks, each, ball.radius)
@@ -351,7 +351,8 @@ class SPD3(_CompiledSPD):
         return _scaled_step(log, hessian)
 
 
-_NO_ROWS = np.empty((0, 6))
+#: Where nobody asks for the coordinates of each record.
+NO_ROWS = np.empty((0, 6))
 
 
 def spd3_coordinates(sums: Array) -> Array:
