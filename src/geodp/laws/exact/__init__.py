@@ -57,7 +57,7 @@ from numpy.typing import ArrayLike
 from geodp.arithmetic.entropy import Entropy, NotPrivate, OperatingSystem, Tape
 from geodp.arithmetic.intervals import Undecided, coarsely, less, nearest, norm, working_precision
 from geodp.inputs import Array
-from geodp.laws.exact.radius import Family, RadialLaw, touching_points
+from geodp.laws.exact.radius import Family, RadialLaw, usual_reach
 from geodp.manifolds import Manifold
 
 __all__ = [
@@ -223,9 +223,8 @@ def _setting(manifold: Manifold, sigma: float, family: Family, grid_exponent: in
     coarsest = None if unit is None else unit - 10 - max(manifold.point_shape).bit_length()
     if coarsest is not None and exponent > coarsest:
         raise ValueError(f"grid_exponent is {exponent}, but points of {manifold} need a grid of 2**{coarsest} or finer")
-    # exp(v) spreads over exp(1.5 s): a few bits for each unit of the radius, up to some multiple of where the noise is
-    reach = 8.0 * max(point or 0.0 for point in touching_points(law)) if growth else 0.0
-    size = max(unit or 0, 0) + manifold.dim.bit_length() + 3.0 * reach
+    # exp(v) spreads over exp(1.5 s): a few bits for each unit of the radius
+    size = max(unit or 0, 0) + manifold.dim.bit_length() + 3.0 * (usual_reach(law) if growth else 0.0)
     return _Setting(manifold, law, exponent, 64 * math.ceil((_SPARE_BITS + max(size - exponent, 0.0)) / 64))
 
 

@@ -223,6 +223,16 @@ def touching_points(law: RadialLaw) -> TouchingPoints:
     return TouchingPoints(left, _bisect(lambda s: height(s) > top - _DROP, mode, min(far, end)))
 
 
+def usual_reach(law: RadialLaw) -> float:
+    """A radius that few draws exceed, of a law without an end: some multiple of where most are, or where one in 2^80 is.
+
+    Past the right tangent's point the density falls at least as fast as that tangent does. Decides the speed alone.
+    """
+    right = touching_points(law).right
+    assert right is not None
+    return min(8.0 * right, right - 80.0 * math.log(2.0) / _in_floats(law)[1](right))
+
+
 def _bisect(on_the_left: Callable[[float], bool], low: float, high: float) -> float:
     for _ in range(64):
         middle = 0.5 * (low + high)
