@@ -24,7 +24,7 @@ import numpy as np
 from geodp.inputs import EPSILON, Array
 from geodp.manifolds import SPD, Rotations, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.functions import spectral, two_sum, vector_from_symmetric
+from geodp.manifolds.functions import spectral, symmetric_from_vector, two_sum, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.spd import cholesky, log_of_whitened
 
@@ -363,10 +363,34 @@ def spd3_coordinates(sums: Array) -> Array:
 _ENTRIES, _SCALES = np.array([0, 1, 3, 2, 4, 5]), np.sqrt([1.0, 2.0, 2.0, 1.0, 2.0, 1.0])
 
 
+#: Matrices up to this size are diagonalised by compiled rotations; LAPACK is faster for larger ones.
+_ROTATED = 12
+
+
 class SPDCompiled(_CompiledSPD):
-    """Matrices of any size, without eigen-decompositions."""
+    """Matrices of any size, without eigen-decompositions of records."""
 
     hessian = "its mean over directions"
+
+    def move(self, ball: Ball, p: Array, step: Array) -> Array:
+        k = len(p)
+        if k <= _ROTATED:
+            return super().move(ball, p, step)
+        values, vectors = np.linalg.eigh(symmetric_from_vector(step, k))
+        root = self.frame(p)[1] @ (vectors * np.exp(0.5 * values))
+        point = root @ root.T
+        inverse = self.frame(ball.center)[2]
+        logs = 2.0 * np.log(np.linalg.svd(inverse @ root, compute_uv=False))
+        return point if math.sqrt(logs @ logs) <= ball.radius else ball.clip_chunk(point[None])[0]
+
+    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+        k = len(before)
+        if k <= _ROTATED:
+            return super().follow(before, here, vectors)
+        across = self.frame(here)[2] @ self.frame(before)[1]
+        there = across @ symmetric_from_vector(vectors, k) @ across.T
+        values, basis = np.linalg.eigh(across @ across.T)
+        return vector_from_symmetric(there), -vector_from_symmetric(spectral(basis, np.log(values)))
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import spd_kernel
