@@ -376,7 +376,7 @@ def test_the_roof_is_tight_for_every_dimension_and_scale(manifold: Manifold, sig
     law = exact._setting(manifold, sigma, family, None).law
     source = exact.NotPrivate(1)
     with intervals.working_precision(192):
-        roof = radius.roof(law, 192)
+        roof = law.roof()
         kept = sum(roof.propose(law, exact.Tape(source)) is not None for _ in range(60))
     assert kept >= 25  # the acceptance rate is .65 or more: a chance of 1e-4
 

@@ -150,7 +150,7 @@ def test_an_acceptance_on_the_brink_is_decided_right_however_close(side: int) ->
     with intervals.working_precision(2 * bits):
         source = exact.NotPrivate(seed)
         law, tape = setting.law, exact.Tape(source)
-        radius = exact.roof(law, 2 * bits).propose(law, tape)
+        radius = law.roof().propose(law, tape)
         assert radius is not None
         v = [radius * x for x in exact._direction(manifold.dim, tape)]
         density = manifold.roots.exact_log_density(manifold.exact_radial_part(v))

@@ -29,7 +29,7 @@ import secrets
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from random import Random
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack, final, overload
@@ -45,7 +45,7 @@ from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.choice import MechanismName
-from geodp.mechanisms.mechanism import Mechanism
+from geodp.mechanisms.mechanism import Draw, Mechanism
 from geodp.privacy.cost import Cost, cost_of
 from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
@@ -636,18 +636,23 @@ class _Job:
         more = (self.progress,) if isinstance(statistic, FrechetMean) else ()
         return computed(lambda: statistic.compute(members.source, members.count, *more))
 
-    def draw(self, account: Account, charge: int | None) -> Release:
+    @property
+    def measurement(self) -> Measurement:
+        return self.order.measurement(max(1, self._used))
+
+    def draw(self, account: Account, charge: int | None, drawn: Draw | None) -> Release:
+        """The release with its noise, drawn now unless it was before."""
         order, cover = self.order, None
         if order.cover is not None:
             cover = self._drawn(order.cover, self.compute(order.cover))
         named = {"dataset": account.dataset, "charge": charge, "count": self._count}
-        return self._drawn(order, self.true, **named, coverage=cover, coverage_share=order.coverage)
+        return self._drawn(order, self.true, drawn, **named, coverage=cover, coverage_share=order.coverage)
 
-    def _drawn(self, order: Order, true: Array | None, **more: Any) -> Release:
+    def _drawn(self, order: Order, true: Array | None, drawn: Draw | None = None, **more: Any) -> Release:
         measurement = order.measurement(max(1, self._used))
         noise, simulate = measurement.noise, self.simulate
         assert true is not None
-        value, grid = computed(lambda: _drawn(noise, true, simulate), said=())
+        value, grid = computed(lambda: _drawn(noise, true, simulate), said=()) if drawn is None else drawn
         kind = KINDS[order.statistic.kind]
         named = {"n": None if self.members is None else self.n, **more}
         return kind.release(
@@ -728,7 +733,22 @@ def _made(jobs: list[_Job], cost: Cost, whole: Order, what: str, account: Accoun
         for job in jobs:
             job.resize()
         _compute(jobs)
-    return charge, [job.draw(account, charge) for job in jobs]
+    return charge, [job.draw(account, charge, drawn) for job, drawn in zip(jobs, _draws(jobs), strict=True)]
+
+
+def _draws(jobs: list[_Job]) -> list[Draw | None]:
+    """Exact draws for many jobs; those with the same noise together. A single job draws for itself, and so do simulations."""
+    drawn: list[Draw | None] = [None] * len(jobs)
+    if len(jobs) == 1 or jobs[0].simulate is not None:
+        return drawn
+    alike: dict[int, list[int]] = {}
+    for i, job in enumerate(jobs):
+        alike.setdefault(id(job.measurement), []).append(i)
+    for places in alike.values():
+        noise, values = jobs[places[0]].measurement.noise, np.stack([true for i in places if (true := jobs[i].true) is not None])
+        for i, draw in zip(places, computed(partial(noise.draw_each, values), said=()), strict=True):
+            drawn[i] = draw
+    return drawn
 
 
 def _compute(jobs: list[_Job]) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import final
 
 from flint import arb, ctx
@@ -92,8 +93,14 @@ class Uniform:
         if missing > 0:
             self._revealed = (self._revealed << missing) | self._entropy.read(self._stream, self._count, missing)
             self._count = bits
-        # the middle and the radius are both exact: (2k + 1) / 2^(n+1) and 1 / 2^(n+1)
-        return arb((2 * self._revealed + 1, -self._count - 1), (1, -self._count - 1))
+        last, rest = _last_bit(self._count)
+        return arb(self._revealed) * last + rest
+
+
+@lru_cache(maxsize=64)
+def _last_bit(count: int) -> tuple[arb, arb]:
+    """``2^-count``, and all that the bits after it may add: the interval from 0 to that."""
+    return arb((1, -count)), arb((1, -count - 1), (1, -count - 1))
 
 
 @final

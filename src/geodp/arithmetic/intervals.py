@@ -85,7 +85,7 @@ def less(a: arb, b: arb) -> bool:
 
 def nearest(x: arb, exponent: int) -> int:
     """The whole number next to ``x / 2^exponent``; halves go up."""
-    step = (x * arb((1, -exponent)) + arb((1, -1))).floor().unique_fmpz()
+    step = (x * power_of_two(-exponent) + _HALF).floor().unique_fmpz()
     if step is None:
         raise Undecided
     return int(step)
@@ -97,6 +97,15 @@ def nearest(x: arb, exponent: int) -> int:
 def rational(x: float) -> fmpq:
     """A float, exactly."""
     return fmpq(*float(x).as_integer_ratio())
+
+
+@lru_cache(maxsize=256)
+def power_of_two(exponent: int) -> arb:
+    """For public exponents: what is kept of private ones would show in the time."""
+    return arb((1, exponent))
+
+
+_HALF = arb(0.5)
 
 
 def interval(x: Fraction) -> arb:
@@ -170,15 +179,11 @@ def reflect(axis: Sequence[arb], x: Sequence[arb]) -> list[arb]:
 
 
 def enclosed_matrix(p: Array) -> arb_mat:
-    """The symmetric part of a float matrix with a positive diagonal; see :func:`enclosed`."""
-    size = range(len(p))
-    exponents = [math.frexp(float(p[i, i]))[1] for i in size]
-    return arb_mat(
-        [
-            [(enclosed(p[i, j], at) + enclosed(p[j, i], at)) / 2 for j in size for at in [(exponents[i] + exponents[j]) // 2]]
-            for i in size
-        ]
-    )
+    """The symmetric part of a float matrix with a positive diagonal; see :func:`enclosed`; widths go with the diagonal."""
+    size = len(p)
+    floats = arb_mat(size, size, p.ravel().tolist())
+    sizes = arb_mat(size, 1, [math.ldexp(1.0, math.frexp(entry)[1] // 2) for entry in np.diagonal(p).tolist()])
+    return (floats + floats.transpose()) * _HALF + sizes * sizes.transpose() * _long_zero(ctx.prec)
 
 
 def cholesky(matrix: arb_mat) -> list[list[arb]]:

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.compute.kernels import cholesky, compiled, far_matrix, rotations3, spd2, spd3, sphere2
+from geodp.compute.kernels import SPD3_ROOM, cholesky, compiled, far_matrix, rotations3, spd2, spd3_pieces, sphere2
 from geodp.inputs import Array
 from geodp.manifolds.spd import LEAST_SPREAD, MOST_LOST, MOST_SPREAD
 
@@ -34,17 +34,31 @@ def spd2_groups(x: Array, starts: Integers, points: Array, radius: float, block:
 
 @compiled
 def spd3_groups(x: Array, starts: Integers, points: Array, radius: float, block: int, rows: Array) -> None:
-    """3x3 positive-definite matrices."""
-    row, weights = 0, np.ones(_largest(starts))
-    root, inverse, each = np.empty((3, 3)), np.empty((3, 3)), np.empty((0, 6))
+    """3x3 positive-definite matrices, of as many groups at a time as fill a block."""
+    room, sure, weights, each = np.empty((SPD3_ROOM, block)), np.empty(block, dtype=np.bool_), np.ones(block), np.empty((0, 6))
+    begins, counts, places = np.empty(block, dtype=np.int64), np.empty(block, dtype=np.int64), np.zeros(block, dtype=np.int64)
+    bases, roots, inverses = np.empty((block, 3, 3)), np.empty((block, 3, 3)), np.empty((block, 3, 3))
+    mosts = np.empty(block)
+    row = pieces = filled = 0
     for g in range(len(points)):
-        begin, end = starts[g], starts[g + 1]
-        after = row + (end - begin + block - 1) // block
-        if end > begin:
-            most = factor(points[g], root, inverse)
-            blocks = rows[row:after]
-            blocks[:, -1] = spd3(x[begin:end], weights, points[g], root, inverse, most, radius, block, blocks, each, radius)
-        row = after
+        for begin in range(starts[g], starts[g + 1], block):
+            count = min(block, starts[g + 1] - begin)
+            if filled + count > block:
+                spd3_pieces(
+                    x, weights, begins, places, counts[:pieces], bases, roots, inverses, mosts, radius, rows[row : row + pieces],
+                    each, radius, room, sure,
+                )  # fmt: skip
+                row += pieces
+                pieces = filled = 0
+            begins[pieces], counts[pieces] = begin, count
+            bases[pieces] = points[g]
+            mosts[pieces] = factor(points[g], roots[pieces], inverses[pieces])
+            pieces += 1
+            filled += count
+    spd3_pieces(
+        x, weights, begins, places, counts[:pieces], bases, roots, inverses, mosts, radius, rows[row : row + pieces], each,
+        radius, room, sure,
+    )  # fmt: skip
 
 
 @compiled
@@ -74,7 +88,8 @@ def move_spd(points: Array, steps: Array, center: Array, factor: Array, inverse:
                 for m in range(k):
                     total += room[i, m] * room[j, m]
                 points[g, i, j] = points[g, j, i] = total
-        far_matrix(points[g], center, factor, inverse, radius, vectors, logs, room)
+        if radius < math.inf:
+            far_matrix(points[g], center, factor, inverse, radius, vectors, logs, room)
 
 
 @compiled

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.compute.passes import (
+    NO_ROWS,
     HessianKnown,
     Pass,
     as_compiled_code_knows_it,
@@ -30,7 +31,7 @@ from geodp.manifolds import SPD, Rotations, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import spectral, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
-from geodp.manifolds.spd import cholesky, log_of_whitened
+from geodp.manifolds.spd import cholesky, log_of_whitened, most_spread
 
 Integers = NDArray[np.int64]
 
@@ -262,6 +263,20 @@ class SPD3Groups(_CompiledSPDGroups):
     """3x3 matrices."""
 
     columns = 8
+
+    def advance(self, points: Array, steps: Array, records: Array, starts: Integers) -> GroupPass:
+        from geodp.compute import group_kernels, kernels
+
+        # the loop over records clips points too, several at once
+        moved, (center, factor, inverse) = np.array(points), self._center
+        group_kernels.move_spd(moved, np.ascontiguousarray(steps), *self._center, math.inf)
+        rows, most = np.empty((-(-len(moved) // Pass.BLOCK), 9)), float(most_spread(center, inverse))
+        kernels.spd3(
+            moved, np.ones(len(moved)), center, factor, inverse, most, self.ball.radius, Pass.BLOCK, rows, NO_ROWS, math.inf
+        )
+        still = ~steps.any(axis=-1)
+        moved[still] = points[still]
+        return self.evaluate(moved, records, starts)
 
     def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
         from geodp.compute import group_kernels

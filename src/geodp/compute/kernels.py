@@ -20,11 +20,14 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array
 from geodp.manifolds.manifold import TOLERANCE
 
 F = TypeVar("F", bound=Callable[..., Any])
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 #: The relative asymmetry up to which a matrix counts as symmetric.
 SYMMETRIC = TOLERANCE
@@ -372,115 +375,193 @@ def spd3(
     each: Array,
     limit: float,
 ) -> float:
-    """3x3 positive-definite matrices: the deflation of ``_small_eigen``, without forming the last two eigenvectors.
-
-    With ``v`` the eigenvector that stands alone and ``(u, w)`` an orthonormal pair across it, ``log`` of the whitened matrix
-    is ``l v v' + alpha (I - v v') + half (d (u u' - w w') + b (u w' + w u'))`` with ``d^2 + b^2 = 1``. Columns of ``blocks``:
-    sums of its six lower entries, squared length, and the Hessian's mean over trace-free directions. ``each`` has no rows, or
-    one for every record: then its coordinates go there, which are these entries, those off the diagonal times the root of two,
-    shortened to the length ``limit``. That needs no clipped records: the radius may be infinite.
-    """
-    root_of_two = math.sqrt(2.0)
-    l00, l10, l11 = inverse[0, 0], inverse[1, 0], inverse[1, 1]
-    l20, l21, l22 = inverse[2, 0], inverse[2, 1], inverse[2, 2]
-    r00, r10, r11 = factor[0, 0], factor[1, 0], factor[1, 1]
-    r20, r21, r22 = factor[2, 0], factor[2, 1], factor[2, 2]
-    clip = radius < math.inf
-    entries = np.empty((7, block))
-    room = np.empty((12, block))
-    vxs, vys, vzs, ds, bs, shrinks = room[0], room[1], room[2], room[3], room[4], room[5]
-    e0s, e1s, e2s, f0s, f1s, f2s = room[6], room[7], room[8], room[9], room[10], room[11]
-    lengths = np.empty(block)
-    sure = np.empty(block, dtype=np.bool_)
-    vectors, logs, spare = np.empty((3, 3)), np.empty(3), np.empty((3, 3))
+    """3x3 positive-definite matrices, a block at a time: :func:`spd3_pieces` says what is in ``blocks`` and ``each``."""
+    room, sure = np.empty((SPD3_ROOM, block)), np.empty(block, dtype=np.bool_)
+    begins, counts, mosts = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.full(1, most)
+    points, factors, inverses = p.reshape(1, 3, 3), factor.reshape(1, 3, 3), inverse.reshape(1, 3, 3)
     farthest = 0.0
     for start in range(0, len(x), block):
-        count = min(block, len(x) - start)
-        for i in range(count):
-            j = start + i
-            y10, y20, y21 = 0.5 * (x[j, 1, 0] + x[j, 0, 1]), 0.5 * (x[j, 2, 0] + x[j, 0, 2]), 0.5 * (x[j, 2, 1] + x[j, 1, 2])
-            off = max(max(abs(x[j, 1, 0] - x[j, 0, 1]), abs(x[j, 2, 0] - x[j, 0, 2])), abs(x[j, 2, 1] - x[j, 1, 2]))
-            entries[0, i], entries[1, i], entries[2, i] = x[j, 0, 0], y10, x[j, 1, 1]
-            entries[3, i], entries[4, i], entries[5, i], entries[6, i] = y20, y21, x[j, 2, 2], off
-        unsure = 0
-        for i in range(count):
-            y00, y10, y11 = entries[0, i], entries[1, i], entries[2, i]
-            y20, y21, y22 = entries[3, i], entries[4, i], entries[5, i]
+        begins[0], counts[0] = start, min(block, len(x) - start)
+        row = blocks[start // block : start // block + 1]
+        spd3_pieces(
+            x, weights, begins, begins, counts, points, factors, inverses, mosts, radius, row, each, limit, room, sure
+        )  # fmt: skip
+        farthest = max(farthest, row[0, 8])
+    return farthest
+
+
+#: Rows of memory that :func:`spd3_pieces` works with.
+SPD3_ROOM = 20
+
+
+@compiled
+def spd3_pieces(
+    x: Array,
+    weights: Array,
+    begins: Integers,
+    places: Integers,
+    counts: Integers,
+    points: Array,
+    factors: Array,
+    inverses: Array,
+    mosts: Array,
+    radius: float,
+    rows: Array,
+    each: Array,
+    limit: float,
+    room: Array,
+    sure: Flags,
+) -> None:
+    """3x3 positive-definite matrices: the deflation of ``_small_eigen``, without forming the last two eigenvectors.
+
+    Piece ``i`` holds the ``counts[i]`` records from ``begins[i]`` on, with the weights from ``places[i]`` on, seen from
+    ``points[i]``. All together they fill ``room``, so that short pieces take no longer than long ones.
+
+    With ``v`` the eigenvector that stands alone and ``(u, w)`` an orthonormal pair across it, ``log`` of the whitened matrix
+    is ``l v v' + alpha (I - v v') + half (d (u u' - w w') + b (u w' + w u'))`` with ``d^2 + b^2 = 1``. Columns of ``rows``, one
+    row a piece: sums of its six lower entries, squared length, the Hessian's mean over trace-free directions, and the largest
+    length. ``each`` has no rows, or one for every record: then its coordinates go there, which are these entries, those off the
+    diagonal times the root of two, shortened to the length ``limit``. That needs no clipped records: the radius may be infinite.
+    """
+    root_of_two = math.sqrt(2.0)
+    clip = radius < math.inf
+    vectors, logs, spare = np.empty((3, 3)), np.empty(3), np.empty((3, 3))
+    count = 0
+    for piece in range(len(counts)):
+        inverse, most, number = inverses[piece], mosts[piece], counts[piece]
+        # indices from 0 on, or the loops would not run on several records at once
+        here, records = slice(count, count + number), x[begins[piece] : begins[piece] + number]
+        a00s, a10s, a11s, a20s, a21s, a22s, limits = (
+            room[12][here],
+            room[13][here],
+            room[14][here],
+            room[15][here],
+            room[16][here],
+            room[17][here],
+            room[19][here],
+        )
+        l00, l10, l11 = inverse[0, 0], inverse[1, 0], inverse[1, 1]
+        l20, l21, l22 = inverse[2, 0], inverse[2, 1], inverse[2, 2]
+        for i in range(number):
+            y10, y20, y21 = (
+                0.5 * (records[i, 1, 0] + records[i, 0, 1]),
+                0.5 * (records[i, 2, 0] + records[i, 0, 2]),
+                0.5 * (records[i, 2, 1] + records[i, 1, 2]),
+            )
+            off = max(
+                max(abs(records[i, 1, 0] - records[i, 0, 1]), abs(records[i, 2, 0] - records[i, 0, 2])),
+                abs(records[i, 2, 1] - records[i, 1, 2]),
+            )
+            a00s[i], a10s[i], a11s[i] = records[i, 0, 0], y10, records[i, 1, 1]
+            a20s[i], a21s[i], a22s[i], limits[i] = y20, y21, records[i, 2, 2], off
+        for i in range(number):
+            y00, y10, y11, y20, y21, y22 = a00s[i], a10s[i], a11s[i], a20s[i], a21s[i], a22s[i]
             # of a positive-definite matrix the largest entry is on the diagonal
-            even = entries[6, i] <= SYMMETRIC * max(max(abs(y00), abs(y11)), abs(y22))
+            even = limits[i] <= SYMMETRIC * max(max(abs(y00), abs(y11)), abs(y22))
+            limits[i] = most if even else 0.0
             # rows of L^-1 y, then L^-1 y L^-T
             m10, m11 = l10 * y00 + l11 * y10, l10 * y10 + l11 * y11
             m20 = l20 * y00 + l21 * y10 + l22 * y20
             m21 = l20 * y10 + l21 * y11 + l22 * y21
             m22 = l20 * y20 + l21 * y21 + l22 * y22
-            a00, a10, a20 = l00 * l00 * y00, m10 * l00, m20 * l00
-            a11, a21 = m10 * l10 + m11 * l11, m20 * l10 + m21 * l11
-            a22 = m20 * l20 + m21 * l21 + m22 * l22
-            mean = (a00 + a11 + a22) / 3.0
-            b00, b11, b22 = a00 - mean, a11 - mean, a22 - mean
-            spread = math.sqrt((b00 * b00 + b11 * b11 + b22 * b22) / 6.0 + (a10 * a10 + a20 * a20 + a21 * a21) / 3.0)
-            fine = even & (spread < 1e100) & (mean > 1e-100)
-            shrink = 1.0 / max(spread, 1e-140)
-            b00, b11, b22 = b00 * shrink, b11 * shrink, b22 * shrink
-            b10, b20, b21 = a10 * shrink, a20 * shrink, a21 * shrink
-            half_det = b00 * (b11 * b22 - b21 * b21) - b10 * (b10 * b22 - b21 * b20) + b20 * (b10 * b21 - b11 * b20)
-            h = min(abs(0.5 * half_det), 1.0)
-            root = 1.73206896 + h * (0.33275167 - h * (0.09171183 - h * (0.0350062 - h * 0.00812866)))
-            square = root * root
-            root -= ((square - 3.0) * root - 2.0 * h) / (3.0 * square - 3.0)
-            square = root * root
-            root -= ((square - 3.0) * root - 2.0 * h) / (3.0 * square - 3.0)
-            alone = root if half_det >= 0.0 else -root
-            c00, c11, c22 = b00 - alone, b11 - alone, b22 - alone
-            d00, d11, d22 = c11 * c22 - b21 * b21, c00 * c22 - b20 * b20, c00 * c11 - b10 * b10
-            d10, d20, d21 = b20 * b21 - b10 * c22, b10 * b21 - b20 * c11, b10 * b20 - b21 * c00
-            second, third = d11 >= d00, d22 >= max(d00, d11)
-            vx, vy, vz = (d10 if second else d00), (d11 if second else d10), (d21 if second else d20)
-            vx, vy, vz = (d20 if third else vx), (d21 if third else vy), (d22 if third else vz)
-            scale = 1.0 / math.sqrt(max(vx * vx + vy * vy + vz * vz, 1e-300))
-            vx, vy, vz = vx * scale, vy * scale, vz * scale
-            ux, uy, uz, wx, wy, wz = _across(vx, vy, vz)
-            px, py, pz = b00 * vx + b10 * vy + b20 * vz, b10 * vx + b11 * vy + b21 * vz, b20 * vx + b21 * vy + b22 * vz
-            qx, qy, qz = b00 * ux + b10 * uy + b20 * uz, b10 * ux + b11 * uy + b21 * uz, b20 * ux + b21 * uy + b22 * uz
-            alone = vx * px + vy * py + vz * pz
-            coupling = abs(ux * px + uy * py + uz * pz) + abs(wx * px + wy * py + wz * pz)
-            fine &= coupling * spread <= 2e-15 * (mean + spread)
-            p00 = ux * qx + uy * qy + uz * qz
-            p11 = (b00 + b11 + b22) - alone - p00
-            # back to the whitened matrix: its eigenvalue along v and its 2x2 block across
-            middle, d = mean + spread * 0.5 * (p00 + p11), spread * 0.5 * (p00 - p11)
-            b = spread * (wx * qx + wy * qy + wz * qz)
-            rho = math.sqrt(d * d + b * b)
-            e0, e1, e2 = mean + spread * alone, middle + rho, middle - rho
-            fine &= max(e0, e1) < most * min(e0, e2)
-            unsure += 0 if fine else 1
-            sure[i] = fine
-            inverted = 1.0 / rho if rho > 1e-200 else 0.0
-            vxs[i], vys[i], vzs[i] = (vx if fine else 0.0), (vy if fine else 0.0), (vz if fine else 1.0)
-            ds[i], bs[i] = (d * inverted if fine else 0.0), (b * inverted if fine else 0.0)
-            e0s[i], e1s[i], e2s[i] = (e0 if fine else 1.0), (e1 if fine else 1.0), (e2 if fine else 1.0)
+            a00s[i], a10s[i], a20s[i] = l00 * l00 * y00, m10 * l00, m20 * l00
+            a11s[i], a21s[i] = m10 * l10 + m11 * l11, m20 * l10 + m21 * l11
+            a22s[i] = m20 * l20 + m21 * l21 + m22 * l22
+        count += number
+    vxs, vys, vzs, ds, bs, shrinks = room[0], room[1], room[2], room[3], room[4], room[5]
+    e0s, e1s, e2s, f0s, f1s, f2s = room[6], room[7], room[8], room[9], room[10], room[11]
+    a00s, a10s, a11s, a20s, a21s, a22s = room[12], room[13], room[14], room[15], room[16], room[17]
+    lengths, limits = room[18], room[19]
+    unsure = 0
+    for i in range(count):
+        a00, a10, a11, a20, a21, a22 = a00s[i], a10s[i], a11s[i], a20s[i], a21s[i], a22s[i]
+        mean = (a00 + a11 + a22) / 3.0
+        b00, b11, b22 = a00 - mean, a11 - mean, a22 - mean
+        spread = math.sqrt((b00 * b00 + b11 * b11 + b22 * b22) / 6.0 + (a10 * a10 + a20 * a20 + a21 * a21) / 3.0)
+        fine = (spread < 1e100) & (mean > 1e-100)
+        shrink = 1.0 / max(spread, 1e-140)
+        b00, b11, b22 = b00 * shrink, b11 * shrink, b22 * shrink
+        b10, b20, b21 = a10 * shrink, a20 * shrink, a21 * shrink
+        half_det = b00 * (b11 * b22 - b21 * b21) - b10 * (b10 * b22 - b21 * b20) + b20 * (b10 * b21 - b11 * b20)
+        h = min(abs(0.5 * half_det), 1.0)
+        root = 1.73206896 + h * (0.33275167 - h * (0.09171183 - h * (0.0350062 - h * 0.00812866)))
+        square = root * root
+        root -= ((square - 3.0) * root - 2.0 * h) / (3.0 * square - 3.0)
+        square = root * root
+        root -= ((square - 3.0) * root - 2.0 * h) / (3.0 * square - 3.0)
+        alone = root if half_det >= 0.0 else -root
+        c00, c11, c22 = b00 - alone, b11 - alone, b22 - alone
+        d00, d11, d22 = c11 * c22 - b21 * b21, c00 * c22 - b20 * b20, c00 * c11 - b10 * b10
+        d10, d20, d21 = b20 * b21 - b10 * c22, b10 * b21 - b20 * c11, b10 * b20 - b21 * c00
+        second, third = d11 >= d00, d22 >= max(d00, d11)
+        vx, vy, vz = (d10 if second else d00), (d11 if second else d10), (d21 if second else d20)
+        vx, vy, vz = (d20 if third else vx), (d21 if third else vy), (d22 if third else vz)
+        scale = 1.0 / math.sqrt(max(vx * vx + vy * vy + vz * vz, 1e-300))
+        vx, vy, vz = vx * scale, vy * scale, vz * scale
+        ux, uy, uz, wx, wy, wz = _across(vx, vy, vz)
+        px, py, pz = b00 * vx + b10 * vy + b20 * vz, b10 * vx + b11 * vy + b21 * vz, b20 * vx + b21 * vy + b22 * vz
+        qx, qy, qz = b00 * ux + b10 * uy + b20 * uz, b10 * ux + b11 * uy + b21 * uz, b20 * ux + b21 * uy + b22 * uz
+        alone = vx * px + vy * py + vz * pz
+        coupling = abs(ux * px + uy * py + uz * pz) + abs(wx * px + wy * py + wz * pz)
+        fine &= coupling * spread <= 2e-15 * (mean + spread)
+        p00 = ux * qx + uy * qy + uz * qz
+        p11 = (b00 + b11 + b22) - alone - p00
+        # back to the whitened matrix: its eigenvalue along v and its 2x2 block across
+        middle, d = mean + spread * 0.5 * (p00 + p11), spread * 0.5 * (p00 - p11)
+        b = spread * (wx * qx + wy * qy + wz * qz)
+        rho = math.sqrt(d * d + b * b)
+        e0, e1, e2 = mean + spread * alone, middle + rho, middle - rho
+        fine &= max(e0, e1) < limits[i] * min(e0, e2)
+        unsure += 0 if fine else 1
+        sure[i] = fine
+        inverted = 1.0 / rho if rho > 1e-200 else 0.0
+        vxs[i], vys[i], vzs[i] = (vx if fine else 0.0), (vy if fine else 0.0), (vz if fine else 1.0)
+        ds[i], bs[i] = (d * inverted if fine else 0.0), (b * inverted if fine else 0.0)
+        e0s[i], e1s[i], e2s[i] = (e0 if fine else 1.0), (e1 if fine else 1.0), (e2 if fine else 1.0)
+    for i in range(count):
+        f0s[i], f1s[i], f2s[i] = e0s[i], e1s[i], e2s[i]
+    _log(f0s, count)
+    _log(f1s, count)
+    _log(f2s, count)
+    for i in range(count):
+        lengths[i] = f0s[i] * f0s[i] + f1s[i] * f1s[i] + f2s[i] * f2s[i]
+    if clip:
+        g0s, g1s, g2s = a00s, a10s, a11s
         for i in range(count):
-            f0s[i], f1s[i], f2s[i] = e0s[i], e1s[i], e2s[i]
-        _log(f0s, count)
-        _log(f1s, count)
-        _log(f2s, count)
-        for i in range(count):
-            lengths[i] = f0s[i] * f0s[i] + f1s[i] * f1s[i] + f2s[i] * f2s[i]
-        if clip:
-            g0s, g1s, g2s = entries[0], entries[1], entries[2]
-            for i in range(count):
-                length = math.sqrt(lengths[i])
-                shrink = radius / length if length > radius else 1.0
-                shrinks[i] = shrink
-                f0s[i] *= shrink
-                f1s[i] *= shrink
-                f2s[i] *= shrink
-                lengths[i] *= shrink * shrink
-                g0s[i], g1s[i], g2s[i] = f0s[i], f1s[i], f2s[i]
-            _exp(g0s, count)
-            _exp(g1s, count)
-            _exp(g2s, count)
-            for i in range(count):
+            length = math.sqrt(lengths[i])
+            shrink = radius / length if length > radius else 1.0
+            shrinks[i] = shrink
+            f0s[i] *= shrink
+            f1s[i] *= shrink
+            f2s[i] *= shrink
+            lengths[i] *= shrink * shrink
+            g0s[i], g1s[i], g2s[i] = f0s[i], f1s[i], f2s[i]
+        _exp(g0s, count)
+        _exp(g1s, count)
+        _exp(g2s, count)
+        done = 0
+        for piece in range(len(counts)):
+            factor, number = factors[piece], counts[piece]
+            here, records = slice(done, done + number), x[begins[piece] : begins[piece] + number]
+            vxs, vys, vzs, ds, bs, shrinks = (
+                room[0][here],
+                room[1][here],
+                room[2][here],
+                room[3][here],
+                room[4][here],
+                room[5][here],
+            )
+            e0s, e1s, e2s, g0s, g1s, g2s = (
+                room[6][here],
+                room[7][here],
+                room[8][here],
+                room[12][here],
+                room[13][here],
+                room[14][here],
+            )
+            r00, r10, r11 = factor[0, 0], factor[1, 0], factor[1, 1]
+            r20, r21, r22 = factor[2, 0], factor[2, 1], factor[2, 2]
+            for i in range(number):
                 outside = shrinks[i] < 1.0
                 g0, g1, g2, vx, vy, vz = g0s[i], g1s[i], g2s[i], vxs[i], vys[i], vzs[i]
                 ux, uy, uz, wx, wy, wz = _across(vx, vy, vz)
@@ -500,16 +581,34 @@ def spd3(
                 y11, y21 = m10 * r10 + m11 * r11, m20 * r10 + m21 * r11
                 y22 = m20 * r20 + m21 * r21 + m22 * r22
                 e0s[i], e1s[i], e2s[i] = (g0 if outside else e0s[i]), (g1 if outside else e1s[i]), (g2 if outside else e2s[i])
-                j = start + i
-                x[j, 0, 0], x[j, 1, 1] = (y00 if outside else x[j, 0, 0]), (y11 if outside else x[j, 1, 1])
-                x[j, 1, 0], x[j, 0, 1] = (y10 if outside else x[j, 1, 0]), (y10 if outside else x[j, 0, 1])
-                x[j, 2, 0], x[j, 0, 2] = (y20 if outside else x[j, 2, 0]), (y20 if outside else x[j, 0, 2])
-                x[j, 2, 1], x[j, 1, 2] = (y21 if outside else x[j, 2, 1]), (y21 if outside else x[j, 1, 2])
-                x[j, 2, 2] = y22 if outside else x[j, 2, 2]
+                records[i, 0, 0], records[i, 1, 1] = (
+                    (y00 if outside else records[i, 0, 0]),
+                    (y11 if outside else records[i, 1, 1]),
+                )
+                records[i, 1, 0], records[i, 0, 1] = (
+                    (y10 if outside else records[i, 1, 0]),
+                    (y10 if outside else records[i, 0, 1]),
+                )
+                records[i, 2, 0], records[i, 0, 2] = (
+                    (y20 if outside else records[i, 2, 0]),
+                    (y20 if outside else records[i, 0, 2]),
+                )
+                records[i, 2, 1], records[i, 1, 2] = (
+                    (y21 if outside else records[i, 2, 1]),
+                    (y21 if outside else records[i, 1, 2]),
+                )
+                records[i, 2, 2] = y22 if outside else records[i, 2, 2]
+            done += number
+    done = 0
+    for piece in range(len(counts)):
+        number, begin, place = counts[piece], begins[piece], places[piece]
+        here, records, shares = slice(done, done + number), x[begin : begin + number], weights[place : place + number]
+        vxs, vys, vzs, ds, bs, lengths = room[0][here], room[1][here], room[2][here], room[3][here], room[4][here], room[18][here]
+        e0s, e1s, e2s, f0s, f1s, f2s = room[6][here], room[7][here], room[8][here], room[9][here], room[10][here], room[11][here]
         t00 = t10 = t11 = t20 = t21 = t22 = squares = hessian = 0.0
-        for i in range(count):
+        for i in range(number):
             f0, f1, f2, e0, e1, e2 = f0s[i], f1s[i], f2s[i], e0s[i], e1s[i], e2s[i]
-            vx, vy, vz, w = vxs[i], vys[i], vzs[i], weights[start + i]
+            vx, vy, vz, w = vxs[i], vys[i], vzs[i], shares[i]
             ux, uy, uz, wx, wy, wz = _across(vx, vy, vz)
             alpha, half = 0.5 * (f1 + f2), 0.5 * (f1 - f2)
             rest, bd, bb = w * (f0 - alpha), w * half * ds[i], w * half * bs[i]
@@ -528,7 +627,7 @@ def spd3(
             hessian += (second_factor if g02 != 0.0 else 1.0) * w
             hessian += (last if g12 != 0.0 else 1.0) * w + 2.0 * w
         if len(each) > 0:
-            for i in range(count):
+            for i in range(number):
                 vx, vy, vz = vxs[i], vys[i], vzs[i]
                 ux, uy, uz, wx, wy, wz = _across(vx, vy, vz)
                 alpha, half = 0.5 * (f1s[i] + f2s[i]), 0.5 * (f1s[i] - f2s[i])
@@ -541,14 +640,14 @@ def spd3(
                 c21 = root_of_two * (rest * vy * vz + bd * (uy * uz - wy * wz) + bb * (uy * wz + wy * uz))
                 length = math.sqrt(c00 * c00 + c11 * c11 + c22 * c22 + c10 * c10 + c20 * c20 + c21 * c21)
                 shrink = limit / length * (1.0 - 1e-15) if length > limit else 1.0
-                row = each[start + i]
+                row = each[begin + i]
                 row[0], row[1], row[2] = shrink * c00, shrink * c10, shrink * c20
                 row[3], row[4], row[5] = shrink * c11, shrink * c21, shrink * c22
         if unsure > 0:
-            for i in range(count):
-                if not sure[i]:
-                    w = weights[start + i]
-                    length = far_matrix(x[start + i], p, factor, inverse, radius, vectors, logs, spare)
+            for i in range(number):
+                if not sure[done + i]:
+                    w = shares[i]
+                    length = far_matrix(records[i], points[piece], factors[piece], inverses[piece], radius, vectors, logs, spare)
                     lengths[i] = length * length
                     squares += w * lengths[i]
                     for j in range(3):
@@ -560,7 +659,7 @@ def spd3(
                         t22 += w * logs[j] * vectors[2, j] * vectors[2, j]
                         hessian += w * (curve(logs[j] - logs[(j + 1) % 3]) - 1.0)  # above, it counted as 1
                     if len(each) > 0:
-                        row, square = each[start + i], 0.0
+                        row, square = each[begin + i], 0.0
                         row[:] = 0.0
                         for j in range(3):
                             vx, vy, vz, f = vectors[0, j], vectors[1, j], vectors[2, j], logs[j]
@@ -576,11 +675,10 @@ def spd3(
                         shrink = limit / length * (1.0 - 1e-15) if length > limit else 1.0
                         for j in range(6):
                             row[j] *= shrink
-        farthest = max(farthest, lengths[:count].max())
-        row = blocks[start // block]
+        row, farthest = rows[piece], lengths.max()
         row[0], row[1], row[2], row[3], row[4], row[5] = t00, t10, t11, t20, t21, t22
-        row[6], row[7] = squares, hessian / 5.0
-    return math.sqrt(farthest)
+        row[6], row[7], row[8] = squares, hessian / 5.0, math.sqrt(farthest)
+        done += number
 
 
 # ------------------------------------------------------------------ spheres

@@ -24,7 +24,7 @@ import numpy as np
 from geodp.inputs import EPSILON, Array
 from geodp.manifolds import SPD, Rotations, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.functions import spectral, two_sum, vector_from_symmetric
+from geodp.manifolds.functions import spectral, symmetric_from_vector, two_sum, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.spd import cholesky, log_of_whitened
 
@@ -332,16 +332,16 @@ class SPD3(_CompiledSPD):
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import kernels
 
-        blocks = _rows(records, 8)
-        reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks, _NO_ROWS, radius)
-        square, hessian = np.add.reduce(blocks[:, 6:]).tolist()
+        blocks = _rows(records, 9)
+        reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks, NO_ROWS, radius)
+        square, hessian = np.add.reduce(blocks[:, 6:8]).tolist()
         logs = spd3_coordinates(blocks)
         return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(np.add.reduce(weights)))
 
     def coordinates(self, ball: Ball, records: Array) -> Array:
         from geodp.compute import kernels
 
-        each, blocks, weights = np.empty((len(records), 6)), _rows(records, 8), np.ones(len(records))
+        each, blocks, weights = np.empty((len(records), 6)), _rows(records, 9), np.ones(len(records))
         records = as_compiled_code_knows_it(records)
         # shortening coordinates clips as well, and takes no exponentials
         kernels.spd3(records, weights, *self.frame(ball.center), math.inf, Pass.BLOCK, blocks, each, ball.radius)
@@ -351,7 +351,8 @@ class SPD3(_CompiledSPD):
         return _scaled_step(log, hessian)
 
 
-_NO_ROWS = np.empty((0, 6))
+#: Where nobody asks for the coordinates of each record.
+NO_ROWS = np.empty((0, 6))
 
 
 def spd3_coordinates(sums: Array) -> Array:
@@ -362,10 +363,34 @@ def spd3_coordinates(sums: Array) -> Array:
 _ENTRIES, _SCALES = np.array([0, 1, 3, 2, 4, 5]), np.sqrt([1.0, 2.0, 2.0, 1.0, 2.0, 1.0])
 
 
+#: Matrices up to this size are diagonalised by compiled rotations; LAPACK is faster for larger ones.
+_ROTATED = 12
+
+
 class SPDCompiled(_CompiledSPD):
-    """Matrices of any size, without eigen-decompositions."""
+    """Matrices of any size, without eigen-decompositions of records."""
 
     hessian = "its mean over directions"
+
+    def move(self, ball: Ball, p: Array, step: Array) -> Array:
+        k = len(p)
+        if k <= _ROTATED:
+            return super().move(ball, p, step)
+        values, vectors = np.linalg.eigh(symmetric_from_vector(step, k))
+        root = self.frame(p)[1] @ (vectors * np.exp(0.5 * values))
+        point = root @ root.T
+        inverse = self.frame(ball.center)[2]
+        logs = 2.0 * np.log(np.linalg.svd(inverse @ root, compute_uv=False))
+        return point if math.sqrt(logs @ logs) <= ball.radius else ball.clip_chunk(point[None])[0]
+
+    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+        k = len(before)
+        if k <= _ROTATED:
+            return super().follow(before, here, vectors)
+        across = self.frame(here)[2] @ self.frame(before)[1]
+        there = across @ symmetric_from_vector(vectors, k) @ across.T
+        values, basis = np.linalg.eigh(across @ across.T)
+        return vector_from_symmetric(there), -vector_from_symmetric(spectral(basis, np.log(values)))
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         from geodp.compute import spd_kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, final
@@ -26,10 +26,13 @@ TOLERANCE = 1e-6
 
 
 class Requirement(NamedTuple):
-    """One condition on a point: where it holds, the number it is about, and a sentence with a ``{}`` for that number."""
+    """One condition on a point: where it holds, the number it is about, and a sentence with a ``{}`` for that number.
+
+    A number that takes long may be a function, which is called for the sentence only.
+    """
 
     met: NDArray[np.bool_]
-    found: Array
+    found: Array | Callable[[], Array]
     sentence: str
 
 
@@ -365,7 +368,8 @@ class Manifold(ABC):
             if not requirement.met.all():
                 worst = tuple(int(i) for i in np.argwhere(~requirement.met)[0])
                 record = f"record {worst[0] if len(worst) == 1 else worst}: " if worst else ""
-                return record + requirement.sentence.format(requirement.found[worst])
+                found = requirement.found() if callable(requirement.found) else requirement.found
+                return record + requirement.sentence.format(found[worst])
         return None
 
     @final

@@ -256,6 +256,38 @@ class Roots:
             density *= sn if multiplicity == 1 else sn**multiplicity
         return density.log()
 
+    def exact_least_log_density(self, radius: arb) -> arb | None:
+        """A number that ``log J`` is not below in any direction at this distance; None if the cut locus may be there.
+
+        ``|alpha(H)| <= |alpha| |H|``, ``sinh(x)/x >= 1``, and ``sin(x)/x`` falls up to pi.
+        """
+        from flint import arb
+
+        from geodp.arithmetic.intervals import square_root
+
+        nearest_cut, factors = self._worst
+        if nearest_cut is not None and not radius < arb.pi() * square_root(nearest_cut):
+            return None
+        least = arb(0)
+        for square, multiplicity in factors:
+            x = square_root(square) * radius
+            if not x < arb.pi():
+                return None
+            least += multiplicity * x.sinc().log()
+        return least
+
+    @cached_property
+    def _worst(self) -> tuple[Fraction | None, list[tuple[Fraction, int]]]:
+        """The least of the cuts; and of the roots of sign 1, the squares of their lengths with their multiplicities."""
+        lengths = (self.forms**2).sum(axis=1).tolist()
+        found: dict[Fraction, int] = {}
+        for square, length, multiplicity, sign in zip(
+            self.squares, lengths, self.multiplicities.tolist(), self.signs.tolist(), strict=True
+        ):
+            if sign > 0:
+                found[square * length] = found.get(square * length, 0) + multiplicity
+        return min((cut for cut in self.cuts if cut is not None), default=None), list(found.items())
+
     @cached_property
     def _sparse(self) -> tuple[list[Fraction], list[tuple[list[tuple[int, int]], int, int, int]]]:
         """The squares; and of each root its form, as pairs of a coordinate and its factor, multiplicity, which square, sign."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 
 import numpy as np
@@ -206,17 +206,24 @@ class SPD(AffineInvariant):
         return [x for i, row in enumerate(factor) for x in (*(entry / row[i] for entry in row[:i]), row[i].log())]
 
     def from_chart(self, x: Array) -> Array:
-        mixing = np.eye(self.k)
-        mixing[np.tril_indices(self.k)] = x
-        scales = np.exp(np.clip(np.diagonal(mixing), -340.0, 340.0))
-        below = np.tril(mixing, -1)
+        one, rows, columns = _lower(self.k)
+        below = np.zeros((self.k, self.k))
+        below[rows, columns] = x
+        scales = np.exp(np.minimum(np.maximum(below.diagonal(), -340.0), 340.0))
+        np.fill_diagonal(below, 0.0)
         while True:
             with np.errstate(all="ignore"):
-                factor = scales[:, None] * (np.eye(self.k) + below)
-                matrix = self.raw_project(factor @ factor.T)
-            if self.valid(matrix):
-                return matrix
+                factor = scales[:, None] * (one + below)
+                matrix = symmetric(factor @ factor.T)
+                if _has_factor(matrix):
+                    return matrix
             below *= 0.5
+
+
+@cache
+def _lower(k: int) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
+    """The identity, and rows and columns of the entries up to the diagonal."""
+    return np.eye(k), *np.tril_indices(k)
 
 
 @register
@@ -300,7 +307,7 @@ def _exact_symmetric(v: list[arb], size: int) -> arb_mat:
     """:func:`symmetric_from_vector` over real numbers in intervals."""
     from flint import arb, arb_mat
 
-    half = arb((1, -1)).sqrt()
+    half = arb(0.5).sqrt()
     matrix = arb_mat(size, size)
     entries = iter(v)
     for i in range(size):
@@ -489,11 +496,11 @@ def _requirements(x: Matrix) -> Iterator[Requirement]:
     sentence = f"the matrix must be {kind[0]} but differs from its {kind[1]} by {{:.3g}}"
     yield Requirement(off <= TOLERANCE * size, off, sentence)
     good = _has_factor(symmetric(x))
-    # only what is refused needs the number for the sentence
-    bad = x[~good]
-    scale = np.where(size[~good] > 0.0, size[~good], 1.0)  # entries of size 1, so that no eigenvalue overflows
-    smallest = np.zeros(good.shape)
-    smallest[~good] = scale * eigvalsh(symmetric(bad / scale[..., None, None]))[..., 0]
+
+    def smallest() -> Array:
+        scale = np.where(size > 0.0, size, 1.0)  # entries of size 1, so that no eigenvalue overflows
+        return np.asarray(scale * eigvalsh(symmetric(x / scale[..., None, None]))[..., 0])
+
     yield Requirement(good, smallest, "the smallest eigenvalue must be positive but is {:.6g}")
 
 

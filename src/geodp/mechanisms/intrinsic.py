@@ -69,9 +69,10 @@ class IntrinsicMechanism(Mechanism):
     def grid(self) -> float:
         return math.ldexp(1.0, exact.default_grid_exponent(self.space, self.scale))
 
-    def draw(self, value: Array, entropy: Entropy | None = None) -> Draw:
-        drawn = exact.sample(self.space, self.scale, value, family=self.family, entropy=entropy)
-        return Draw(self._moved(drawn.value), drawn.grid)
+    def draw_each(self, values: Array, entropy: Entropy | None = None) -> list[Draw]:
+        drawn = [exact.sample(self.space, self.scale, value, family=self.family, entropy=entropy) for value in values]
+        moved = self._moved(np.stack([each.value for each in drawn]))
+        return [Draw(point, each.grid) for point, each in zip(moved, drawn, strict=True)]
 
     def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:
         return self._moved(self.space.raw_representatives(self.law.sample(value, size, rng)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, final
 
 import numpy as np
 
@@ -62,9 +62,14 @@ class Mechanism(ABC):
     def name(self) -> str:
         return f"{self.adjective} {self.family.capitalize()}"
 
-    @abstractmethod
+    @final
     def draw(self, value: Array, entropy: Entropy | None = None) -> Draw:
         """One draw about ``value``, in exact arithmetic; with the operating system's entropy unless another is given."""
+        return self.draw_each(value[None], entropy)[0]
+
+    @abstractmethod
+    def draw_each(self, values: Array, entropy: Entropy | None = None) -> list[Draw]:
+        """One draw about each of several values, independent of each other."""
 
     @abstractmethod
     def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:

@@ -81,12 +81,13 @@ class TangentMechanism(Mechanism):
     def grid(self) -> float:
         return math.ldexp(1.0, exact.default_grid_exponent(Euclidean(self.manifold.dim), self.scale))
 
-    def draw(self, value: Array, entropy: Entropy | None = None) -> Draw:
+    def draw_each(self, values: Array, entropy: Entropy | None = None) -> list[Draw]:
         flat = Euclidean(self.manifold.dim)
         # logarithms take other steps near the centre than far from it: with a point of each kind beside it, any value takes all
-        coordinates = self.coordinates(np.concatenate([value[None], self._company]))[0]
-        drawn = exact.sample(flat, self.scale, coordinates, family=self.family, entropy=entropy)
-        return Draw(self._landed(drawn.value[None])[0], drawn.grid)
+        coordinates = self.coordinates(np.concatenate([values, self._company]))[: len(values)]
+        drawn = [exact.sample(flat, self.scale, each, family=self.family, entropy=entropy) for each in coordinates]
+        landed = self._landed(np.stack([each.value for each in drawn]))
+        return [Draw(point, each.grid) for point, each in zip(landed, drawn, strict=True)]
 
     def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:
         return self._landed(self.coordinates(value) + self.noise.sample(size, rng))

@@ -15,7 +15,17 @@ from geodp.files import read_with_labels
 from geodp.inputs import refuse_mask
 from geodp.manifolds import Manifold
 from geodp.records.chunks import count_records, discreet, is_dask, only_the_kind
-from geodp.records.persons import Indices, Persons, check_known, check_length, key_of, open_persons, select_records, whole
+from geodp.records.persons import (
+    Indices,
+    Persons,
+    check_known,
+    check_length,
+    distinct,
+    key_of,
+    open_persons,
+    select_records,
+    whole,
+)
 
 #: Who is protected from what: neighbours have equally many records, or one of them has one more.
 Change = Literal["replace", "add-remove"]
@@ -188,20 +198,18 @@ class Members:
         data = self.dataset
         labels = _labels(data.by)
         check_length(labels, "by", self.source.records if isinstance(self.source, Persons) else self.count)
-        values = labels.tolist()
         public = data.labels == "public"
-        found = {key_of(value): value for value in values}
-        found.pop("", None)
-        names = _sorted(found.values()) if data.groups is None else list(data.groups)
+        found, which = distinct(labels)
+        names = _sorted(value for key, value in found.items() if key) if data.groups is None else list(data.groups)
         index = {key_of(name): i for i, name in enumerate(names)}
-        codes = np.array([index.get(key_of(value), -1) for value in values], dtype=np.int64)
+        codes = np.array([index.get(key, -1) for key in found], dtype=np.int64)[which]
         if public and (codes < 0).any():
             raise ValueError(f"some labels in by are none of the {len(names)} groups: name all groups, or choose records first")
         if isinstance(self.source, Persons):
             codes = self._of_persons(codes, public)
         order = np.argsort(codes, kind="stable")
         starts = np.searchsorted(codes[order], np.arange(len(names) + 1))
-        return {name: np.sort(order[starts[i] : starts[i + 1]]) for i, name in enumerate(names)}
+        return {name: order[starts[i] : starts[i + 1]] for i, name in enumerate(names)}
 
     def _of_persons(self, codes: Indices, public: bool) -> Indices:
         by_person, starts = codes[self.source.order], self.source.starts[:-1]

@@ -95,10 +95,21 @@ def whole(labels: Any, name: str) -> NDArray[Any]:
 def coded(labels: NDArray[Any], name: str, count: int) -> Indices:
     """Whole numbers, the same for the same label, -1 for a missing one."""
     check_length(labels, name, count)
+    keys, which = distinct(labels)
     known: dict[str, int] = {}
-    if labels.dtype.kind in "iub":
-        return np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    return np.array([known.setdefault(key, len(known)) if key else -1 for key in map(key_of, labels.tolist())], dtype=np.int64)
+    return np.array([known.setdefault(key, len(known)) if key else -1 for key in keys], dtype=np.int64)[which]
+
+
+def distinct(labels: NDArray[Any]) -> tuple[dict[str, Any], Indices]:
+    """The different labels by their keys, in some order, and which of them each one is."""
+    if labels.dtype.kind in "iubfUS":
+        found, which = np.unique(labels, return_inverse=True)
+        values = found.tolist()
+    else:
+        values, which = labels.tolist(), np.arange(len(labels))
+    named: dict[str, Any] = {}
+    places = [named.setdefault(key_of(value), (len(named), value))[0] for value in values]
+    return {key: value for key, (_, value) in named.items()}, np.array(places, dtype=np.int64)[which]
 
 
 def check_length(labels: NDArray[Any], name: str, count: int) -> None:

@@ -12,8 +12,9 @@ post-processing, with no term for floating point.
 each the binary fraction of an infinite string of fair bits; from them a radius ``s`` with density proportional to
 ``g(s) s^(d-1) G(s)`` (:mod:`~geodp.laws.exact.radius`), a direction uniform on the unit sphere of an orthonormal
 frame (a normalised vector of Box and Muller's normal variables), and ``v``, the one times the other; it accepts
-with probability ``J(v)/G(s)``, at most 1 by Jensen's inequality, and never beyond the tangent cut locus. Accepted
-``v`` have density proportional to ``g(|v|) J(v)`` there, ``J`` being the density of Riemannian volume, so
+with probability ``J(v)/G(s)``, at most 1 by Jensen's inequality, and never beyond the tangent cut locus: if ``u < J(v)/G(s)``
+for one more uniform number ``u``, which is known without ``J(v)`` where ``u G(s)`` is below the least ``J`` at this
+radius. Accepted ``v`` have density proportional to ``g(|v|) J(v)`` there, ``J`` being the density of Riemannian volume, so
 ``exp(v)`` has the law at the base point, and its image under an isometry has the law at ``eta``
 (:meth:`~geodp.Manifold.exact_chart`).
 
@@ -50,13 +51,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from flint import arb, ctx
+from flint import arb
 from numpy.typing import ArrayLike
 
 from geodp.arithmetic.entropy import Entropy, NotPrivate, OperatingSystem, Tape
 from geodp.arithmetic.intervals import Undecided, coarsely, less, nearest, norm, working_precision
 from geodp.inputs import Array
-from geodp.laws.exact.radius import Family, RadialLaw, roof, touching_points
+from geodp.laws.exact.radius import Family, RadialLaw, usual_reach
 from geodp.manifolds import Manifold
 
 __all__ = [
@@ -222,9 +223,8 @@ def _setting(manifold: Manifold, sigma: float, family: Family, grid_exponent: in
     coarsest = None if unit is None else unit - 10 - max(manifold.point_shape).bit_length()
     if coarsest is not None and exponent > coarsest:
         raise ValueError(f"grid_exponent is {exponent}, but points of {manifold} need a grid of 2**{coarsest} or finer")
-    # exp(v) spreads over exp(1.5 s): a few bits for each unit of the radius, up to some multiple of where the noise is
-    reach = 8.0 * max(point or 0.0 for point in touching_points(law)) if growth else 0.0
-    size = max(unit or 0, 0) + manifold.dim.bit_length() + 3.0 * reach
+    # exp(v) spreads over exp(1.5 s): a few bits for each unit of the radius
+    size = max(unit or 0, 0) + manifold.dim.bit_length() + 3.0 * (usual_reach(law) if growth else 0.0)
     return _Setting(manifold, law, exponent, 64 * math.ceil((_SPARE_BITS + max(size - exponent, 0.0)) / 64))
 
 
@@ -245,7 +245,7 @@ def _trial(setting: _Setting, center: Array, tape: Tape, precision: int) -> tupl
 def _propose(setting: _Setting, tape: Tape) -> list[arb] | None:
     """A tangent vector at the base point, or None if it was rejected. The centre plays no part in it."""
     manifold, law = setting.manifold, setting.law
-    radius = roof(law, ctx.prec).propose(law, tape)
+    radius = law.roof().propose(law, tape)
     if radius is None:
         return None
     v = [radius * x for x in _direction(manifold.dim, tape)]
@@ -263,8 +263,12 @@ def _propose(setting: _Setting, tape: Tape) -> list[arb] | None:
 def _accepted(setting: _Setting, radius: arb, v: list[arb], chance: arb) -> bool:
     """Whether a number uniform in the unit interval is below the density over its envelope."""
     manifold, law = setting.manifold, setting.law
+    needed = chance.log() + law.log_envelope(radius)
+    least = manifold.roots.exact_least_log_density(radius)
+    if least is not None and needed < least:
+        return True
     density = manifold.roots.exact_log_density(manifold.exact_radial_part(v))
-    return density is not None and less(chance.log(), density - law.log_envelope(radius))
+    return density is not None and less(needed, density)
 
 
 def _direction(dim: int, tape: Tape) -> list[arb]:

@@ -18,10 +18,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple, final
 
-from flint import arb
+from flint import arb, ctx
 
 from geodp.arithmetic.entropy import Tape
 from geodp.arithmetic.intervals import Undecided, interval, less, square_root
@@ -60,38 +60,61 @@ class RadialLaw:
     def log_envelope(self, radius: arb) -> arb:
         """``log G``."""
         total = arb(0)
-        for factor in self.bound.factors:
-            x = square_root(factor.square_rate) * radius
+        for factor, rate in zip(self.bound.factors, self._constants()[1], strict=True):
+            x = rate * radius
             total += factor.power * (x.sinc() if factor.sign > 0 else x.sinh() / x).log()
         return total
 
     def end(self) -> arb | None:
         return None if self.square_diameter is None else arb.pi() * square_root(self.square_diameter)
 
-    @property
+    def _constants(self) -> tuple[arb, list[arb]]:
+        """The scale, and the rates of the factors."""
+        if ctx.prec not in self._kept_constants:
+            rates = [square_root(factor.square_rate) for factor in self.bound.factors]
+            self._kept_constants[ctx.prec] = interval(self.sigma), rates
+        return self._kept_constants[ctx.prec]
+
+    @cached_property
+    def _kept_constants(self) -> dict[int, tuple[arb, list[arb]]]:
+        """By precision."""
+        return {}
+
+    def roof(self) -> Roof:
+        """The roof in balls of the working precision."""
+        if ctx.prec not in self._kept_roofs:
+            self._kept_roofs[ctx.prec] = _roof(self)
+        return self._kept_roofs[ctx.prec]
+
+    @cached_property
+    def _kept_roofs(self) -> dict[int, Roof]:
+        """By precision."""
+        return {}
+
+    @cached_property
     def origin_power(self) -> int:
         """The power of ``s`` that the factors leave over."""
         return self.dim - 1 - sum(factor.power for factor in self.bound.factors)
 
     def height(self, s: arb) -> arb:
         """``h(s)``, up to a constant."""
-        x = s / interval(self.sigma)
+        sigma, rates = self._constants()
+        x = s / sigma
         total = -x if self.family == "laplace" else -x * x / 2
         if self.origin_power:
             total += self.origin_power * s.log()
-        for factor in self.bound.factors:
-            x = square_root(factor.square_rate) * s
+        for factor, rate in zip(self.bound.factors, rates, strict=True):
+            x = rate * s
             total += factor.power * (x.sin() if factor.sign > 0 else x.sinh()).log()
         return total
 
     def slope(self, s: arb) -> arb:
         """``h'(s)``."""
-        sigma = interval(self.sigma)
+        sigma, rates = self._constants()
         total = -1 / sigma if self.family == "laplace" else -s / (sigma * sigma)
         if self.origin_power:
             total += self.origin_power / s
-        for factor in self.bound.factors:
-            rate = square_root(factor.square_rate)
+        for factor, rate in zip(self.bound.factors, rates, strict=True):
             total += factor.power * rate * ((rate * s).cot() if factor.sign > 0 else (rate * s).coth())
         return total
 
@@ -148,9 +171,7 @@ class Roof(NamedTuple):
         return radius if less(tape.uniform().log(), law.height(radius) - (self.top - fall)) else None
 
 
-@lru_cache(maxsize=256)
-def roof(law: RadialLaw, precision: int) -> Roof:
-    """The roof in balls; ``precision`` must be the working precision and is there so that the result can be kept."""
+def _roof(law: RadialLaw) -> Roof:
     points = touching_points(law)
     end = law.end()
     left = None if points.left is None else Tangent.at(law, points.left)
@@ -200,6 +221,16 @@ def touching_points(law: RadialLaw) -> TouchingPoints:
     if far >= end and height(end) > top - _DROP:
         return TouchingPoints(left, 0.5 * (mode + end))
     return TouchingPoints(left, _bisect(lambda s: height(s) > top - _DROP, mode, min(far, end)))
+
+
+def usual_reach(law: RadialLaw) -> float:
+    """A radius that few draws exceed, of a law without an end: some multiple of where most are, or where one in 2^80 is.
+
+    Past the right tangent's point the density falls at least as fast as that tangent does. Decides the speed alone.
+    """
+    right = touching_points(law).right
+    assert right is not None
+    return min(8.0 * right, right - 80.0 * math.log(2.0) / _in_floats(law)[1](right))
 
 
 def _bisect(on_the_left: Callable[[float], bool], low: float, high: float) -> float:
