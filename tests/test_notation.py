@@ -7,6 +7,7 @@ deviations along any axis are compared with what the unit says. Seeds are fixed,
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -140,7 +141,7 @@ def test_units_never_decrease_with_the_length_and_are_zero_or_one_at_none(manifo
     for unit in {unit for notation in notations for unit in notation.units}:
         numbers = [unit.convert(float(length)) for length in lengths]
         assert numbers[0] in (0.0, 1.0)
-        assert all(a <= b for a, b in zip(numbers, numbers[1:], strict=False))
+        assert all(a <= b for a, b in pairwise(numbers))
     for notation in notations:
         assert all(map(math.isfinite, notation.lengths(1e300).values()))
         assert "\n" not in notation.length(0.1)

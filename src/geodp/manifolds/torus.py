@@ -82,7 +82,8 @@ class Torus(Manifold):
     def layouts(self) -> tuple[Layout, ...]:
         return (
             Layout("vectors", 2 * self.d, "sine and cosine of each angle", size="2*d"),
-            Layout("radians", self.d, "angles in radians", self.from_angles, False, size="d", write=self.angles, units=(radians(),)),
+            Layout("radians", self.d, "angles in radians", self.from_angles, False, size="d",
+                   write=self.angles, units=(radians(),)),
             Layout("degrees", self.d, "angles in degrees", lambda x: self.from_angles(np.deg2rad(x % 360.0)), False, size="d",
                    write=lambda x: np.rad2deg(self.angles(x))),
         )  # fmt: skip
