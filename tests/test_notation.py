@@ -89,11 +89,11 @@ def test_no_standard_deviation_along_any_axis_changes_by_more_than_the_factor_sa
     p, q = some_points(manifold, 200)[:100], some_points(manifold, 200)[100:]
     axes = rng.normal(size=(400, 1, k))
     ratios = np.sqrt(np.einsum("nik,mkl,nil->nm", axes, q, axes) / np.einsum("nik,mkl,nil->nm", axes, p, axes))
-    said = np.array([Notation(manifold).lengths(float(d))["factor of standard deviations"] for d in manifold.dist(p, q)])
+    said = np.array([Notation(manifold).lengths(float(d))["standard_deviation_factor"] for d in manifold.dist(p, q)])
     assert (np.maximum(ratios, 1.0 / ratios) <= said * (1.0 + 1e-9)).all()
     # and along one axis alone it changes by just that
     stretched = np.diag([math.exp(0.3)] + [1.0] * (k - 1))
-    assert Notation(manifold).lengths(float(manifold.dist(np.eye(k), stretched)))["factor of standard deviations"] == (
+    assert Notation(manifold).lengths(float(manifold.dist(np.eye(k), stretched)))["standard_deviation_factor"] == (
         pytest.approx(math.sqrt(stretched[0, 0]))
     )
 
@@ -102,7 +102,7 @@ def test_principal_standard_deviations_change_by_no_more_than_the_factor_of_the_
     manifold = SPDLogEuclidean(3)
     p, q = some_points(manifold, 200)[:100], some_points(manifold, 200)[100:]
     ratios = np.sqrt(np.linalg.eigvalsh(q) / np.linalg.eigvalsh(p)).T
-    said = np.array([Notation(manifold).lengths(float(d))["factor of standard deviations"] for d in manifold.dist(p, q)])
+    said = np.array([Notation(manifold).lengths(float(d))["standard_deviation_factor"] for d in manifold.dist(p, q)])
     assert (np.maximum(ratios, 1.0 / ratios) <= said * (1.0 + 1e-9)).all()
 
 
@@ -111,7 +111,7 @@ def test_no_share_of_a_composition_changes_by_more_percentage_points_than_said()
     sphere, notation = Sphere(2), Notation.named(Sphere(2), "composition")
     for first, second in shares:
         length = float(sphere.dist(np.sqrt(first), np.sqrt(second)))
-        assert 100.0 * np.abs(first - second).max() <= notation.lengths(length)["percentage points"] * (1.0 + 1e-9)
+        assert 100.0 * np.abs(first - second).max() <= notation.lengths(length)["percentage_points"] * (1.0 + 1e-9)
 
 
 def test_no_angle_of_a_torus_and_no_plane_of_a_rotation_turns_by_more_than_the_degrees_say() -> None:
@@ -129,7 +129,7 @@ def test_the_percent_of_a_shape_are_what_procrustes_leaves_over() -> None:
     shapes = PlanarShapes(5)
     p = some_points(shapes, 1)[0]
     q = shapes.exp(p, shapes.tangent(p, np.full(shapes.dim, 0.05)))  # so close that no reflection, which SciPy allows, is closer
-    assert Notation(shapes).lengths(float(shapes.dist(p, q)))["percent of the size"] ** 2 / 1e4 == (
+    assert Notation(shapes).lengths(float(shapes.dist(p, q)))["percent_of_size"] ** 2 / 1e4 == (
         pytest.approx(procrustes(p, q)[2], rel=1e-9)
     )
 

@@ -80,15 +80,15 @@ class Notation:
         named = [f"{name} {text}".strip() for name, text in zip(names, texts, strict=True)]
         return ",\n".join(", ".join(named[i : i + _PER_LINE]) for i in range(0, len(named), _PER_LINE))
 
-    def length(self, length: float) -> str:
-        """A length in words, with all its units.
+    def length(self, length: float, digits: int = 3) -> str:
+        """A length in words, with all its units; ``digits`` are those of the length itself.
 
         >>> from geodp import SPD, Euclidean
         >>> Notation(SPD(3)).length(0.0702), Notation(Euclidean(2)).length(0.0702)
         ('0.0702 = 3.57% in standard deviations', '0.0702')
         """
         said = [unit.say(length) for unit in self.units if math.isfinite(unit.convert(length))]
-        return " = ".join([short(length), *said])
+        return " = ".join([short(length) if digits == 3 else f"{length:.{digits}g}", *said])
 
     def lengths(self, length: float) -> dict[str, float]:
         """A length by the names of its units, for JSON."""

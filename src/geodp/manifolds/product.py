@@ -114,7 +114,7 @@ class Product(Manifold):
     def units(self) -> tuple[LengthUnit, ...]:
         # no factor's distance is longer than that of the product
         return tuple(
-            LengthUnit(f"{unit.name} of factor {i}", unit.convert, partial(_of_factor, unit, i))
+            LengthUnit(f"factor_{i}_{unit.name}", unit.convert, partial(_of_factor, unit, i))
             for i, factor in enumerate(self.factors, start=1)
             for unit in factor.units
         )

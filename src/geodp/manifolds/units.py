@@ -67,7 +67,7 @@ def share_points(radius: float = 1.0) -> LengthUnit:
     def convert(length: float) -> float:
         return 100.0 * math.sin(min(length / radius, 0.5 * math.pi))
 
-    return LengthUnit("percentage points", convert, lambda x: f"{short(x)} percentage points in any share")
+    return LengthUnit("percentage_points", convert, lambda x: f"{short(x)} percentage points in any share")
 
 
 def factor(of: str) -> LengthUnit:
@@ -79,7 +79,7 @@ def factor(of: str) -> LengthUnit:
     def words(x: float) -> str:
         return f"{short(100.0 * (x - 1.0))}% in {of}" if x < 2.0 else f"a factor of {short(x)} in {of}"
 
-    return LengthUnit("factor of standard deviations", convert, words)
+    return LengthUnit("standard_deviation_factor", convert, words)
 
 
 def percent_of_size() -> LengthUnit:
@@ -89,4 +89,4 @@ def percent_of_size() -> LengthUnit:
     def convert(length: float) -> float:
         return 100.0 * math.sin(min(length, 0.5 * math.pi))
 
-    return LengthUnit("percent of the size", convert, lambda x: f"{short(x)}% of the size")
+    return LengthUnit("percent_of_size", convert, lambda x: f"{short(x)}% of the size")
