@@ -279,11 +279,12 @@ class Release(Shown):
 
     def _in_layout(self) -> dict[str, Any]:
         """What the release is about in the layout of the records and in units, for JSON."""
-        points = {"value": self.value} if self._is_point else {}
+        points = {"value": self.value} if self.is_point else {}
         return in_layout(self.notation, {**points, **({} if self.ball is None else {"center": self.ball.center})}, self.lengths())
 
     @property
-    def _is_point(self) -> bool:
+    def is_point(self) -> bool:
+        """Whether the value is a point of the manifold, and not a number, counts or a matrix about the records."""
         return self.statistic.kind in _POINTS
 
     @classmethod
