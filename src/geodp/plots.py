@@ -33,7 +33,7 @@ from geodp.mechanisms.tangent import stretch_of_log
 from geodp.planning import Plan, plan
 from geodp.privacy.ledger import Ledger
 from geodp.privacy.notions import Privacy
-from geodp.receipt import CoverageRelease, GroupedRelease, Release
+from geodp.receipt import SIMULATION, CoverageRelease, GroupedRelease, Release
 from geodp.regions import Comparison, ConfidenceRegion
 from geodp.spread import Components, CovarianceRelease, VarianceRelease
 
@@ -72,7 +72,10 @@ class Picture:
 
 def picture(thing: Any, path: str | os.PathLike[str] | None = None) -> Picture:
     """The picture of a result, also written to ``path`` if one is given."""
-    found = Picture(_figure(thing))
+    figure = _figure(thing)
+    if not getattr(thing, "private", True) and not figure.get_suptitle():
+        figure.suptitle(SIMULATION, color=ORANGE, fontsize=11)
+    found = Picture(figure)
     if path is not None:
         found.save(path)
     return found
@@ -212,8 +215,12 @@ def _geodesics(components: Components, count: int = 3) -> Figure:
         both: Any = figure.subfigures(1, 2, width_ratios=(2, 1))
         draw(both[0], components, shown)
         _deviations(both[1].add_subplot(), components)
-    figure.suptitle(f"Principal geodesics on {manifold}", fontsize=11)
+    figure.suptitle(_title(f"Principal geodesics on {manifold}", components.private), fontsize=11)
     return figure
+
+
+def _title(text: str, private: bool) -> str:
+    return text if private else f"{SIMULATION}\n{text}"
 
 
 def _draws(manifold: Manifold) -> Callable[[Any, Components, int], None] | None:
@@ -371,7 +378,8 @@ def _regions(regions: dict[str, ConfidenceRegion]) -> Figure:
     right.set(ylabel="geodesic distance", title="radius")
     _unit_axis(right, first.mean.notation)
     right.legend(frameon=False, fontsize=8)
-    figure.suptitle(f"Confidence regions for the mean, {manifold}, level {first.level:g}", fontsize=11)
+    title = f"Confidence regions for the mean, {manifold}, level {first.level:g}"
+    figure.suptitle(_title(title, all(region.private for region in regions.values())), fontsize=11)
     return figure
 
 
@@ -537,8 +545,8 @@ def before_and_after(release: Release, records: Array | None = None, true: Array
             axes.plot(*chart.places(true[None])[0], "x", color=ORANGE, markersize=8, label="true mean")
         before = title.startswith("before")
         chart.finish(axes, title, np.zeros(2) if before else place, ball.radius if before else 1.5 * reach)
-    kind = release.statistic.kind if release.private else "SIMULATION, NOT PRIVATE"
-    figure.suptitle(f"{kind[:1].upper()}{kind[1:]} on {release.manifold}, {release.privacy}", fontsize=11)
+    title = f"{release.statistic.kind.capitalize()} on {release.manifold}, {release.privacy}"
+    figure.suptitle(_title(title, release.private), fontsize=11)
     return figure
 
 
