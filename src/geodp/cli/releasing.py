@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from itertools import chain, count
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -33,10 +34,10 @@ from geodp.cli.options import (
     OptionalManifoldOption,
     OptionalRadiusOption,
     OutOption,
+    Place,
     RadiusOption,
     RhoOption,
     UnitOption,
-    ball_of,
     dataset_of,
     open_book,
     place_of,
@@ -92,21 +93,24 @@ def mean(
     by `geodp check`, to the curator alone.
     """
     with one_sentence():
+        from geodp.manifolds.notation import Notation
+        from geodp.records.dataset import Dataset
         from geodp.release import private_mean
 
-        place = place_of(ball, manifold, center, radius, layout)
+        place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
-        x: Any
         if dask is None:
             x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
         elif unit is not None or by is not None:
             raise ValueError("--unit and --by read the whole file: leave out --dask, or call geodp.private_mean with Dask arrays")
         else:
-            x = _dask().read_dask(file, place.manifold, columns=columns, layout=layout)
+            named = None if layout == "auto" else Notation.named(place.manifold, layout)
+            array = _dask().read_dask(file, place.manifold, columns=columns, layout=layout)
+            x = Dataset(array, neighbours=cast(Any, neighbours), written=named)
         with nullcontext() if dask is None else _dask().cluster(dask), progress_bar("mean") as progress:
             release = private_mean(
                 x,
-                place,
+                place.ball(layout, x.written),
                 epsilon,
                 delta,
                 rho,
@@ -118,7 +122,6 @@ def mean(
                 ledger=book,
                 dataset=dataset,
                 progress=progress,
-                **({} if dask is None else {"neighbours": cast(Any, neighbours)}),
             )
         show_release(release, out, as_json)
 
@@ -165,9 +168,9 @@ def ball(
         from geodp.finding import private_ball
 
         space = parse_manifold(manifold)
-        outer = space if radius is None else ball_of(manifold, center, radius, layout)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
         x = dataset_of(file, space, columns, layout, header, unit, neighbours)
+        outer = space if radius is None else Place(space, center, radius).ball(layout, x.written)
         release = private_ball(x, outer, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)
 
@@ -202,10 +205,10 @@ def coverage(
     with one_sentence():
         from geodp.release import private_coverage
 
-        place = place_of(ball, manifold, center, radius, layout)
+        place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
         x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
-        release = private_coverage(x, place, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
+        release = private_coverage(x, place.ball(layout, x.written), epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)
 
 
@@ -240,10 +243,9 @@ def check(
     with one_sentence():
         import numpy as np
 
-        from geodp.files import read_records
-
-        ball = ball_of(manifold, center, radius, layout)
-        x = np.asarray(read_records(file, ball.manifold, columns=columns, layout=layout, header=header), dtype=np.float64)
+        place = place_of(None, manifold, center, radius)
+        data = dataset_of(file, place.manifold, columns, layout, header, None, "replace")
+        ball, x = place.ball(layout, data.written), np.asarray(data.x, dtype=np.float64)
         valid = ball.manifold.valid(x)
         outside = valid & ~ball.contains(x)
         warning = "NOT PRIVATE: this describes individual records. Do not publish it, nor tune the ball by it."
@@ -274,26 +276,31 @@ def demo(
         from geodp.finding import private_ball
         from geodp.manifolds import SPD
         from geodp.manifolds.ball import Ball
-        from geodp.plots import ellipsoids
+        from geodp.plots import Picture, before_and_after
         from geodp.privacy.ledger import Ledger
         from geodp.release import private_mean
         from geodp.statistics.mean import frechet_mean
 
         x = data.load("dti_tensors")
         directory.mkdir(parents=True, exist_ok=True)
-        url = f"sqlite:///{(directory / 'budget.db').as_posix()}"
-        book = Ledger(url)
-        book.open("demo", epsilon="3")
+        book = Ledger(f"sqlite:///{(directory / 'budget.db').as_posix()}")
+        # every run is a demonstration of its own, with a full budget
+        known = book.datasets() if (directory / "budget.db").exists() else []
+        name = next(name for name in chain(["demo"], (f"demo {i}" for i in count(2))) if name not in known)
+        book.open(name, epsilon="3")
         # nothing is known but that these are 3x3 matrices: a radius of 30 is a factor of 1e13 either way
-        found = private_ball(x, Ball(SPD(3), np.eye(3), radius=30.0), epsilon=0.2, ledger=book, dataset="demo")
-        release = private_mean(x, found.ball, epsilon=0.8, coverage=0.1, ledger=book, dataset="demo")
+        found = private_ball(x, Ball(SPD(3), np.eye(3), radius=30.0), epsilon=0.2, ledger=book, dataset=name)
+        release = private_mean(x, found.ball, epsilon=0.8, coverage=0.1, ledger=book, dataset=name)
         print(f"{found}\n\n{release}")
         write_whole(directory / "ball.json", f"{found.to_json()}\n".encode())
         write_whole(directory / "receipt.json", f"{release.to_json()}\n".encode())
         true = frechet_mean(x, Ball(SPD(3), found.ball.center, 10.0)).point
-        away = float(found.ball.manifold.dist(true, release.value))
-        title = f"DEMONSTRATION, not private: it shows the true mean. Geodesic distance {away:.3f}, epsilon 1, n = {len(x)}"
-        ellipsoids({"true mean": true, "private mean": release.value}, title, directory / "tensors.png")
-        print(f"\nbudget      {book.remaining('demo')} of {book.total('demo')} left for 'demo' in {directory / 'budget.db'}")
+        away = release.notation.length(float(found.ball.manifold.dist(true, release.value)))
+        figure = before_and_after(release, x, true)
+        title = f"DEMONSTRATION, not private: {len(x)} records and their true mean, {away} from the released one"
+        figure.suptitle(title, fontsize=11)
+        Picture(figure).save(directory / "tensors.png")
+        print(f"\nbudget      {book.remaining(name)} of {book.total(name)} left for {name!r} in {directory / 'budget.db'}")
         print(f"receipts    {directory / 'ball.json'} and {directory / 'receipt.json'}")
-        print(f"picture     {directory / 'tensors.png'} (demonstration only: it shows the true mean, {away:.3f} away)")
+        print(f"picture     {directory / 'tensors.png'} (demonstration only: it shows the true mean, {away} away)")
+        print(f"again       geodp receipt {directory / 'receipt.json'} prints and checks the receipt; a new demo starts afresh")

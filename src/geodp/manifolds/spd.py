@@ -30,6 +30,7 @@ from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots, differences
 from geodp.manifolds.small_eigen import eigh, eigvalsh
+from geodp.manifolds.units import LengthUnit, factor, short
 
 if TYPE_CHECKING:
     from flint import arb, arb_mat
@@ -86,8 +87,14 @@ class PositiveDefinite(Manifold):
         return (
             Layout("full", len(every), "the matrix, row by row", names=entry_names(every), size="k*k"),
             Layout("upper", len(upper), "its upper triangle, row by row", from_upper, names=entry_names(upper, symmetric=True),
-                   size="k*(k+1)/2", details="its upper triangle, row by row: xx, xy, xz, yy, yz, zz"),
+                   size="k*(k+1)/2", details="its upper triangle, row by row: xx, xy, xz, yy, yz, zz",
+                   write=lambda matrices: matrices[:, i, j]),
         )  # fmt: skip
+
+    def in_words(self, point: Array) -> str:
+        deviations = np.sqrt(eigvalsh(self.matrices(point)))[::-1]
+        shown = ", ".join(map(short, deviations[:6].tolist()))
+        return f"standard deviations along its axes: {shown}{', ...' if self.k > 6 else ''}"
 
     def raw_project(self, x: Array) -> Array:
         return self.points(symmetric(self.matrices(x)))
@@ -107,6 +114,11 @@ class AffineInvariant(PositiveDefinite):
     """
 
     multiplicity: ClassVar[int] = 1
+
+    @property
+    def units(self) -> tuple[LengthUnit, ...]:
+        # v'qv/v'pv is between exp(-d) and exp(d) for every v
+        return (factor("standard deviations"),)
 
     @cached_property
     def roots(self) -> Roots:
@@ -239,6 +251,11 @@ class SPDLogEuclidean(PositiveDefinite):
     >>> round(SPDLogEuclidean(2).dist(np.eye(2), np.diag([np.exp(3.0), np.exp(-4.0)])), 12)
     5.0
     """
+
+    @property
+    def units(self) -> tuple[LengthUnit, ...]:
+        # Weyl's inequality for the logarithms: it holds for eigenvalues, the largest against the largest, and not for every axis
+        return (factor("principal standard deviations"),)
 
     @cached_property
     def roots(self) -> Roots:

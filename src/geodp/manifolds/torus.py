@@ -19,6 +19,7 @@ from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots
+from geodp.manifolds.units import LengthUnit, degrees, radians
 
 if TYPE_CHECKING:
     from flint import arb
@@ -81,9 +82,16 @@ class Torus(Manifold):
     def layouts(self) -> tuple[Layout, ...]:
         return (
             Layout("vectors", 2 * self.d, "sine and cosine of each angle", size="2*d"),
-            Layout("radians", self.d, "angles in radians", self.from_angles, False, size="d"),
-            Layout("degrees", self.d, "angles in degrees", lambda x: self.from_angles(np.deg2rad(x % 360.0)), False, size="d"),
-        )
+            Layout("radians", self.d, "angles in radians", self.from_angles, False, size="d",
+                   write=self.angles, units=(radians(),)),
+            Layout("degrees", self.d, "angles in degrees", lambda x: self.from_angles(np.deg2rad(x % 360.0)), False, size="d",
+                   write=lambda x: np.rad2deg(self.angles(x))),
+        )  # fmt: skip
+
+    @property
+    def units(self) -> tuple[LengthUnit, ...]:
+        # the root of the sum of the squares: no angle is off by more
+        return (degrees(),)
 
     def raw_exp(self, p: Array, v: Array) -> Array:
         angle = np.linalg.vector_norm(v, axis=-1, keepdims=True)

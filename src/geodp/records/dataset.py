@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from geodp.files import read_with_labels
 from geodp.inputs import refuse_mask
 from geodp.manifolds import Manifold
+from geodp.manifolds.notation import Notation
 from geodp.records.chunks import count_records, discreet, is_dask, only_the_kind
 from geodp.records.persons import (
     Indices,
@@ -87,6 +88,8 @@ class Dataset:
     by: Any = None
     groups: Sequence[Hashable] | None = None
     labels: Labels = "public"
+    #: How the records were written, if they were read from columns: releases are written the same way.
+    written: Notation | None = None
 
     def __post_init__(self) -> None:
         if self.neighbours not in get_args(Change):
@@ -145,13 +148,18 @@ class Dataset:
         geodp.files.FileError: there is no file visits.csv
         """
         wanted = [column for column in (unit, by) if column is not None]
-        x, found = read_with_labels(path, manifold, wanted, columns=columns, layout=layout, header=header)
+        x, found, written = read_with_labels(path, manifold, wanted, columns=columns, layout=layout, header=header)
         named = dict(zip(wanted, found, strict=True))
-        return cls(x, None if unit is None else named[unit], neighbours, None if by is None else named[by], groups, labels)
+        whose, group = (None if column is None else named[column] for column in (unit, by))
+        return cls(x, whose, neighbours, group, groups, labels, written)
 
     def __repr__(self) -> str:
         said = [f"{name}=..." for name in ("unit", "by") if getattr(self, name) is not None]
         return f"Dataset({', '.join(['...', *said])}, neighbours={self.neighbours!r})"
+
+    def notation(self, manifold: Manifold) -> Notation | None:
+        """How the records were written, if that was on this manifold."""
+        return self.written if self.written is not None and self.written.manifold == manifold else None
 
     def open(self, manifold: Manifold) -> Members:
         """The members: records, or persons."""
