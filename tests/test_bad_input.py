@@ -219,14 +219,6 @@ def test_a_wrong_shape_of_records_is_shown_as_it_is(mean: Callable[..., object],
             mean(x, ball)
 
 
-@pytest.mark.parametrize("mean", [lambda x, ball: private_mean(x, ball, 1.0), frechet_mean], ids=["private_mean", "frechet_mean"])
-def test_the_name_of_a_file_is_no_record(mean: Callable[..., object]) -> None:
-    ball = Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5)
-    for name, what in (("t.npy", "text"), (np.str_("t.npy"), "text"), (Path("t.npy"), "a path")):
-        with pytest.raises(TypeError, match=rf"^x is {what}: read the file with geodp\.files\.read_records$"):
-            mean(name, ball)
-
-
 def test_the_readers_of_files_are_there_after_importing_the_library_and_loaded_when_used() -> None:
     program = "import sys, geodp; assert 'geodp.files' not in sys.modules; print(geodp.files.read_records.__name__)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False)
