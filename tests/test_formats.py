@@ -100,7 +100,9 @@ def test_a_tab_separates_and_nothing_else_does_in_a_tsv_file(tmp_path: Path) -> 
     assert np.isnan(points[1, 0])
 
 
-@pytest.mark.parametrize("content", [b"\x1f\x8b", b"no gzip", gzip.compress(b"a,b\n1,2\n")[:-6], gzip.compress(b"a,b\n1,2\n")[:12]])
+@pytest.mark.parametrize(
+    "content", [b"\x1f\x8b", b"no gzip", gzip.compress(b"a,b\n1,2\n")[:-6], gzip.compress(b"a,b\n1,2\n")[:12]]
+)
 def test_a_damaged_archive_is_one_sentence(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.csv.gz").write_bytes(content)
     with pytest.raises(FileError, match=r"x\.csv\.gz cannot be read: \w+$"):
@@ -127,7 +129,7 @@ def test_lines_of_json_say_by_themselves_what_they_hold(tmp_path: Path) -> None:
     data = Dataset.read(path, SPD(2), columns="tensor", layout="full", unit="id")
     np.testing.assert_array_equal(data.x, MATRICES)
     assert data.unit.tolist() == list(range(40))
-    with pytest.raises(FileError, match="x.jsonl has no types, so nothing public says how many numbers a record has: name the layout"):
+    with pytest.raises(FileError, match="has no types, so nothing public says how many numbers a record has"):
         read_records(path, SPD(2), columns="tensor")
     with pytest.raises(FileError, match="has no header: name the fields to read, such as columns='lat, lon'"):
         read_records(path, SPD(2), layout="full")
@@ -154,13 +156,13 @@ def test_a_spreadsheet_may_hold_times_and_needs_one_sheet_of_records(tmp_path: P
     with pytest.raises(FileError, match=r"has 2 sheets \(Sheet, notes\): call the one with the records x or records"):
         read_records(path, Sphere(1))
     path.write_text(SECRET)
-    with pytest.raises(FileError, match="is not an Excel file that openpyxl can read: save it as CSV$"):
+    with pytest.raises(FileError, match=r"is not an Excel file that openpyxl can read: save it as CSV$"):
         read_records(path, Sphere(1))
     book = openpyxl.Workbook()
     book.active.append([float(SECRET), 1.0])
     book.active.append([3.0, 4.0])
     book.save(path)
-    with pytest.raises(FileError, match="the first row of .* must name the columns") as caught:
+    with pytest.raises(FileError, match=r"the first row of .* must name the columns") as caught:
         read_records(path, Sphere(1))
     assert "98765" not in str(caught.value)
     np.testing.assert_array_equal(read_records(path, Sphere(1), header=False, layout="cartesian")[1], [3.0, 4.0])
@@ -191,7 +193,9 @@ def test_times_of_day_are_read_as_they_are_written(tmp_path: Path) -> None:
     path.write_text("time\n" + "".join(f"{time}\n" for time in [*TIMES, *NO_TIMES]))
     points = read_records(path, Sphere(1))
     hours = np.array(list(TIMES.values()))
-    np.testing.assert_allclose(points[: len(hours)], np.stack([np.sin(np.pi * hours / 12), np.cos(np.pi * hours / 12)], -1), atol=1e-12)
+    np.testing.assert_allclose(
+        points[: len(hours)], np.stack([np.sin(np.pi * hours / 12), np.cos(np.pi * hours / 12)], -1), atol=1e-12
+    )
     assert np.isnan(points[len(hours) :]).all()
     both = tmp_path / "both.csv"
     both.write_text("bed,rise\n10:30 PM,06:30\n23:30,no\n")
@@ -212,9 +216,7 @@ def test_hours_with_a_fraction_are_a_layout_of_their_own(manifold: Manifold, tmp
 
 # ---------------------------------------------------------------------- images
 
-TENSORS = np.array(
-    [[[1.0, 0.1, 0.2], [0.1, 2.0, 0.3], [0.2, 0.3, 3.0]], [[2.0, 0.3, 0.1], [0.3, 1.0, 0.2], [0.1, 0.2, 4.0]]]
-)
+TENSORS = np.array([[[1.0, 0.1, 0.2], [0.1, 2.0, 0.3], [0.2, 0.3, 3.0]], [[2.0, 0.3, 0.1], [0.3, 1.0, 0.2], [0.1, 0.2, 4.0]]])
 #: The orders of FSL, of DIPY and the standard, and of MRtrix.
 ORDERS = {
     "upper": [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)],
@@ -242,7 +244,9 @@ def mask_file(path: Path) -> Path:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(("name", "axes"), [("x.nii", ()), ("x.nii.gz", (1,))])
-def test_tensors_of_an_image_are_read_in_the_order_that_is_named(order: str, name: str, axes: tuple[int, ...], tmp_path: Path) -> None:
+def test_tensors_of_an_image_are_read_in_the_order_that_is_named(
+    order: str, name: str, axes: tuple[int, ...], tmp_path: Path
+) -> None:
     nibabel = pytest.importorskip("nibabel")
     nibabel.save(image(order, *axes), tmp_path / name)
     points = read_records(tmp_path / name, SPD(3), layout=order, mask=mask_file(tmp_path))
@@ -273,7 +277,7 @@ def test_a_bad_image_or_mask_is_one_sentence(tmp_path: Path) -> None:
         ("empty.nii", {"layout": "upper", "mask": mask}, "is not a NIfTI image that nibabel can read"),
     ):
         (tmp_path / "empty.nii").write_text(SECRET)
-        with pytest.raises(FileError, match=".") as caught:
+        with pytest.raises(FileError) as caught:
             read_records(tmp_path / bad, SPD(3), **options)
         assert sentence in str(caught.value)
         assert "98765" not in str(caught.value)

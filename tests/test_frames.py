@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,8 +23,8 @@ from geodp import (
     frechet_mean,
     frechet_means,
     private_ball,
-    private_coverage,
     private_covariance,
+    private_coverage,
     private_mean,
     private_projected_mean,
     private_variance,
@@ -169,7 +170,7 @@ def test_times_of_day_are_read_from_types_of_times() -> None:
             assert np.isnan(points[2]).all()
     # the type of a column is public, what its texts hold is not
     np.testing.assert_allclose(loaded(polars.DataFrame({"when": times}), Sphere(1)).x[:2], expected, atol=1e-15)
-    with pytest.raises(FileError, match="name the layout, clock or degrees or radians"):
+    with pytest.raises(FileError, match="name the layout, clock or hours or degrees or radians"):
         loaded(polars.DataFrame({"when": texts}), Sphere(1))
     np.testing.assert_allclose(loaded(polars.DataFrame({"time": texts}), Sphere(1)).x[:2], expected, atol=1e-15)
 
@@ -193,9 +194,8 @@ def test_a_type_that_holds_no_numbers_is_refused_and_no_cell_is_quoted() -> None
         (np.full((3, 1), SECRET), {"unit": "a"}, "x is of type ndarray, whose columns have no names: give one label"),
     ]
     for frame, who, sentence in bad:
-        with pytest.raises(ValueError, match=".") as caught:
+        with pytest.raises(ValueError, match=re.escape(sentence)) as caught:
             loaded(frame, Euclidean(1), **who)
-        assert sentence in str(caught.value)
         assert "12345" not in str(caught.value)
     with pytest.raises(FileError, match="the type Float64, but this layout is read from clock times"):
         loaded(pandas.DataFrame({"a": [SECRET]}), Sphere(1), layout="clock")
@@ -251,9 +251,9 @@ def test_rows_of_a_plain_array_need_a_layout() -> None:
         point = frechet_mean(x, BALL, layout="upper").point
         np.testing.assert_allclose(point, expected, rtol=1e-6)
         assert private_mean(x, BALL, 1.0, layout="upper").n == 60
-    with pytest.raises(ValueError, match=r"\(n, 2, 2\): if its rows are records, say how with layout=, upper$"):
+    with pytest.raises(ValueError, match=r": if its rows are records, say how with layout=, upper or lower or diagonal$"):
         private_mean(UPPER, BALL, 1.0)
-    with pytest.raises(FileError, match="the layout full of SPD.2. is read from 4 columns"):
+    with pytest.raises(FileError, match=r"the layout full of SPD\(2\) is read from 4 columns"):
         private_mean(UPPER, BALL, 1.0, layout="full")
     np.testing.assert_array_equal(loaded(np.column_stack([PERSONS, UPPER]), columns=[1, 2, 3]).x, MATRICES)
 

@@ -18,8 +18,10 @@ from geodp.planning import Plan, plan
 from geodp.privacy.cost import Cost, compose, selection_epsilon
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import share_of, split
+from geodp.showing import Row, Shown
 from geodp.statistics.counts import TangentMean
 from geodp.statistics.mean import FrechetMean
+from geodp.verdict import against_spread
 
 #: Parts of the privacy for the ball among which the best is taken.
 PARTS = (0.1, 0.2, 0.35, 0.5, 0.65)
@@ -27,7 +29,7 @@ PARTS = (0.1, 0.2, 0.35, 0.5, 0.65)
 
 @final
 @dataclass(frozen=True)
-class ChainPlan:
+class ChainPlan(Shown):
     """What a private ball and a mean in it would be like, if records spread as was guessed. No data were read.
 
     ``find`` is the part of the privacy that goes to the ball. ``mean`` is the plan of the mean in a ball of the radius that the
@@ -84,23 +86,32 @@ class ChainPlan:
             "expected_error": self.expected_error,
             "enough_records": self.enough,
             "guess": self.guess,
+            "verdict": self.verdict(),
             "mean": self.mean.to_dict(),
         }
 
-    def __str__(self) -> str:
-        start, n = self.search.start, self.mean.n
+    def verdict(self) -> str:
+        """What the error means, in a line: against the guess of the spread."""
+        if self.mean.says_nothing:
+            return self.mean.verdict()
+        return f"if the guess is right, {against_spread(self.expected_error, self.spread, self.mean.n)}"
+
+    def head(self) -> str:
+        return f"{self.search.manifold}: n = {self.mean.n}, a ball and a mean in it"
+
+    def rows(self) -> list[Row]:
+        start, n, length = self.search.start, self.mean.n, self.mean.notation.length
         outer = f"a ball of radius {start.radius:g}" if isinstance(start, Ball) else "all of it"
         few = f"; {self.enough} records or more could be looked at more closely" if n < self.enough else ""
-        rows = [
+        return [
             ("ball", f"{100 * self.find:g}% of the privacy ({self.search.privacy}), from {outer}"),
             ("search", f"{' -> '.join(step.what for step in self.search.steps)}{few}"),
-            ("radius", f"about {self.radius:.3g}, if records are {self.spread:g} from their centre (root mean square)"),
-            ("mean", f"the rest of the privacy ({self.mean.privacy}): expected error {self.expected_error:.3g} from noise"),
+            ("radius", f"about {length(self.radius)}, if records are {length(self.spread)} from their centre (root mean square)"),
+            ("mean", f"the rest of the privacy ({self.mean.privacy}): expected error {length(self.expected_error)} from noise"),
+            ("verdict", self.verdict()),
             ("together", f"{self.cost}; advantage at most {self.cost.advantage:.3g}"),
-            ("or", f"name a ball without looking: better if it holds most records with a radius below {self.guess:.3g}"),
+            ("or", f"name a ball without looking: better if it holds most records with a radius below {length(self.guess)}"),
         ]
-        head = f"{self.search.manifold}: n = {n}, a ball and a mean in it"
-        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
 
 
 def plan_chain(
@@ -113,6 +124,7 @@ def plan_chain(
     *,
     spread: float,
     find: float | None = None,
+    layout: str | None = None,
 ) -> ChainPlan:
     """Plan :func:`geodp.private_ball` and :func:`geodp.private_mean` in the ball that it finds. Reads no data.
 
@@ -127,6 +139,8 @@ def plan_chain(
     find
         The part of the privacy that goes to the ball. By default that of 10%, 20%, 35%, 50% and 65% with the smallest expected
         error: many records need little for the ball, and few need much.
+    layout
+        That of the records to come, as for :func:`geodp.plan`.
 
     Notes
     -----
@@ -147,11 +161,11 @@ def plan_chain(
         find = real_number(find, "the part of the privacy for the ball")
         if not 0.001 <= find <= 0.999:
             raise ValueError(f"the part of the privacy for the ball must be from 0.001 to 0.999 but is {find:g}: 0.2 is usual")
-    chains = [_planned(outer, n, whole, part, spread) for part in ((find,) if find is not None else PARTS)]
+    chains = [_planned(outer, n, whole, part, spread, layout) for part in ((find,) if find is not None else PARTS)]
     return min(chains, key=lambda chain: chain.expected_error)
 
 
-def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread: float) -> ChainPlan:
+def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread: float, layout: str | None) -> ChainPlan:
     rest = share_of(whole, 1.0 - find)
     search = plan_search(outer, n, share_of(whole, find), rest)
     manifold = search.manifold
@@ -165,7 +179,7 @@ def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread
         except ValueError:
             radius /= 1.1
     given = rest.parameters()
-    return ChainPlan(search, plan(Ball(manifold, center, radius), n, **given), find, spread, whole)
+    return ChainPlan(search, plan(Ball(manifold, center, radius), n, **given, layout=layout), find, spread, whole)
 
 
 def _expected_radius(search: Search, spread: float, limit: float) -> float:

@@ -42,15 +42,17 @@ from geodp.files import parse_manifold
 from geodp.inputs import Array, is_line, whole_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
+from geodp.manifolds.notation import Notation
 from geodp.measurement import Measurement
 from geodp.mechanisms.selection import Selection
 from geodp.privacy.cost import Cost, compose, cost_from_dict, cost_of, laplace_ratio, pure_epsilon, selection_epsilon
 from geodp.privacy.neighbours import Unit, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
-from geodp.receipt import cost_in_words, cost_of_parts, parts_of
+from geodp.receipt import about_point, cost_in_words, cost_of_parts, from_layout, in_layout, parts_of
 from geodp.records.dataset import Dataset, Who
 from geodp.release import Account, computed, used
+from geodp.showing import Row, Shown
 from geodp.statistics.counts import Count, TangentMean, below, beyond
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean, embedding_of
@@ -201,7 +203,7 @@ def _cost(what: What, privacy: Privacy, manifold: Manifold) -> Cost:
 
 @final
 @dataclass(frozen=True, eq=False)
-class BallRelease:
+class BallRelease(Shown):
     """A ball found privately: public from now on, with the receipt of the search."""
 
     ball: Ball
@@ -213,7 +215,14 @@ class BallRelease:
     #: The noisy count, where the number of records is private, and the privacy of search and count together.
     count: float | None = None
     whole: Privacy | None = None
+    #: How the records were written, if they were read from columns.
+    written: Notation | None = None
     version: str = __version__
+
+    @property
+    def notation(self) -> Notation:
+        """How points and lengths are written: as the records were, or else in the units of the manifold."""
+        return self.written or Notation(self.ball.manifold)
 
     @property
     def neighbours(self) -> str:
@@ -250,6 +259,7 @@ class BallRelease:
                 "manifold": repr(self.ball.manifold),
                 "center": self.ball.center.tolist(),
                 "radius": self.ball.radius,
+                **in_layout(self.notation, {"center": self.ball.center}, {"radius": self.ball.radius}),
                 "outer_center": start.center.tolist() if isinstance(start, Ball) else None,
                 "outer_radius": start.radius if isinstance(start, Ball) else None,
                 "then": self.search.then.parameters(),
@@ -273,9 +283,9 @@ class BallRelease:
             own = asked if count is None else parts_of(asked, True, 0.0)[1]
             search = plan_search(outer or manifold, stored["n"], own, privacy_of(**stored["then"]))
             dataset, charge = stored["dataset"], stored["charge"]
-            found = cls(
-                ball, search, dataset, charge, stored["private"], unit, count, None if count is None else asked, stored["geodp"]
-            )
+            written = from_layout(stored, manifold, {"center": ball.center})
+            whole = None if count is None else asked
+            found = cls(ball, search, dataset, charge, stored["private"], unit, count, whole, written, stored["geodp"])
             if (
                 stored["summary"] == "ball"
                 and found.cost == cost_from_dict(stored["cost"])
@@ -296,13 +306,15 @@ class BallRelease:
         # no field is quoted: the text may be anything, such as a file of records
         raise ValueError("this is not the JSON text of a ball that was found: pass what BallRelease.to_json returned")
 
-    def __str__(self) -> str:
+    def head(self) -> str:
+        return "PRIVATE BALL: public from now on" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+
+    def rows(self) -> list[Row]:
         start = self.search.start
-        outer = f"a ball of radius {start.radius:g}" if isinstance(start, Ball) else f"all of {start}"
-        center = np.array2string(self.ball.center, precision=6, suppress_small=True, separator=", ", prefix=" " * 14)
-        rows = [
-            ("radius", f"{self.ball.radius:.6g}"),
-            ("center", center),
+        outer = f"a ball of radius {self.notation.length(start.radius)}" if isinstance(start, Ball) else f"all of {start}"
+        return [
+            ("radius", self.notation.length(self.ball.radius, 6)),
+            *about_point("center", self.ball.center, self.notation),
             ("privacy", f"{self.privacy}, {self.privacy.words}; neighbours: {self.neighbours}"),
             ("cost", cost_in_words(self.cost)),
             ("search", f"from {outer}: {' -> '.join(step.what for step in self.search.steps)}"),
@@ -311,8 +323,6 @@ class BallRelease:
             ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
             ("geodp", self.version),
         ]
-        head = "PRIVATE BALL: public from now on" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
-        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
 
 
 def private_ball(
@@ -392,7 +402,8 @@ def private_ball(
         )
     search = plan_search(outer, members.count, own, then)
     ball = computed(lambda: _found(members.source, search, entropy))
-    release = BallRelease(ball, search, dataset, charge, entropy is None, unit, count, privacy if counted else None)
+    whole = privacy if counted else None
+    release = BallRelease(ball, search, dataset, charge, entropy is None, unit, count, whole, members.dataset.notation(manifold))
     account.attach(charge, release.to_json)
     return release
 

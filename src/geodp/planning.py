@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, final, get_args
 
@@ -11,6 +11,7 @@ from geodp.arithmetic.bracketing import zero_between
 from geodp.inputs import moderate_length, real_number, whole_number
 from geodp.laws.flat import Family, FlatNoise
 from geodp.manifolds.ball import Ball, checked_ball
+from geodp.manifolds.notation import Notation
 from geodp.measurement import Measurement
 from geodp.mechanisms.ambient import ambient_expected_error
 from geodp.mechanisms.choice import Candidate, Hidden, MechanismName, candidates
@@ -19,9 +20,11 @@ from geodp.mechanisms.mechanism import Mechanism
 from geodp.mechanisms.tangent import TangentMechanism, tangent_cost
 from geodp.privacy.cost import ConcentratedCost, Cost, compose
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
-from geodp.receipt import SAYS_NOTHING, says_nothing
+from geodp.receipt import in_layout, says_nothing
+from geodp.showing import Row, Shown, as_text, table_html
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.sensitivity import Bound
+from geodp.verdict import verdict
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
@@ -54,7 +57,7 @@ class Option:
 
 @final
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """What a release with these public parameters would be like. No data were read.
 
     Errors are geodesic distances between the release and the mean of the clipped records. ``options`` are all mechanisms, side by
@@ -75,6 +78,8 @@ class Plan:
     paper_error: float | None
     ambient_error: float | None
     releases: int | None = None
+    #: How points and lengths are written.
+    notation: Notation = field(kw_only=True)
 
     @property
     def noise(self) -> Mechanism:
@@ -112,6 +117,15 @@ class Plan:
         """What the release would spend, in every notion of privacy."""
         return self.noise.cost
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the expected error exceeds the radius of the ball, so that its centre would tell as much."""
+        return says_nothing(self.noise, self.ball)
+
+    def verdict(self) -> str:
+        """What the error means, in a line: against the radius of the ball."""
+        return verdict(self.expected_error, self.quantiles[0.95], self.ball.radius).replace("says", "will say", 1)
+
     def budgets(self, releases: int, delta: float = 1e-6) -> dict[str, float]:
         """The total epsilon that so many releases like this one need at a total ``delta``, by how a budget may add up.
 
@@ -142,7 +156,9 @@ class Plan:
             "cost": self.cost.to_dict(),
             "expected_error": self.expected_error,
             "quantiles": {f"{q:g}": error for q, error in self.quantiles.items()},
-            "says_nothing": says_nothing(self.noise, self.ball),
+            "says_nothing": self.says_nothing,
+            "verdict": self.verdict(),
+            **in_layout(self.notation, {"center": self.ball.center}, self._lengths()),
             "options": [
                 {
                     "mechanism": option.name,
@@ -158,25 +174,33 @@ class Plan:
             "ambient_error": self.ambient_error,
         }
 
-    def __str__(self) -> str:
+    def _lengths(self) -> dict[str, float]:
+        quantiles = {f"error_{100 * q:g}": error for q, error in self.quantiles.items()}
+        return {"radius": self.ball.radius, "expected_error": self.expected_error, **quantiles}
+
+    def head(self) -> str:
+        return f"{self.ball.manifold}, radius {self.notation.length(self.ball.radius, 6)}: n = {self.n}, {self.privacy}"
+
+    def rows(self) -> list[Row]:
         tolerance = self.measurement.tolerance
         # said only where it counts: in most balls it is some 1e-12
         rounding = f", and 2 * {tolerance:.2g} for rounding" if 2.0 * tolerance > 0.01 * self.sensitivity else ""
-        rows = {
-            "mechanism": self.noise.name,
-            "sensitivity": f"{self.sensitivity:.6g}{rounding}",
-            "noise scale": f"{self.scale:.6g}",
-            "expected error": f"{self.expected_error:.4g}",
-            **{f"{100 * q:g}% within": f"{error:.4g}" for q, error in self.quantiles.items()},
-            "cost": f"{self.cost}; advantage at most {self.cost.advantage:.3g}",
-        }
-        lines = [
-            f"{self.ball.manifold}, radius {self.ball.radius:g}: n = {self.n}, {self.privacy}",
-            *(f"  {name:<17}{value}" for name, value in rows.items()),
+        return [
+            ("mechanism", self.noise.name),
+            ("sensitivity", f"{self.sensitivity:.6g}{rounding}"),
+            ("noise scale", f"{self.scale:.6g}"),
+            ("expected error", self.notation.length(self.expected_error)),
+            *((f"{100 * q:g}% within", self.notation.length(error)) for q, error in self.quantiles.items()),
+            ("verdict", self.verdict()),
+            ("cost", f"{self.cost}; advantage at most {self.cost.advantage:.3g}"),
         ]
-        if says_nothing(self.noise, self.ball):
-            lines.append(f"  {SAYS_NOTHING.replace('says', 'will say', 1)}")
-        lines += [_HEAD, *map(self._row, self.options)]
+
+    def _repr_html_(self) -> str:
+        columns = ["mechanism", "expected error", "95% within", "noise scale", "rho spent"]
+        return super()._repr_html_() + table_html("all mechanisms", columns, map(self._cells, self.options))
+
+    def __str__(self) -> str:
+        lines = [as_text(self.head(), self.rows(), width=17), _HEAD, *map(self._row, self.options)]
         if self.releases is not None:
             lines += self._about_budgets(self.releases)
         if self.paper_error is not None:
@@ -201,12 +225,16 @@ class Plan:
         ]
 
     def _row(self, option: Option) -> str:
-        mark = "*" if option.name == self.noise.name else " "
+        name, *cells = self._cells(option)
+        return f"  {name:<22} {' '.join(f'{cell:<14}' for cell in cells)}".rstrip()
+
+    def _cells(self, option: Option) -> list[str]:
+        name = f"{'*' if option.name == self.noise.name else ' '} {option.name}"
         if option.expected_error is None or option.error_95 is None or option.scale is None:
             # the reason; the remedy after it is for those who asked for this mechanism
-            return f"  {mark} {option.name:<20} {(option.refusal or '').partition(': ')[0]}"
-        numbers = (option.expected_error, option.error_95, option.scale, option.cost.rho if option.cost else None)
-        return f"  {mark} {option.name:<20} " + " ".join(f"{number:<14.4g}" for number in numbers).rstrip()
+            return [name, (option.refusal or "").partition(": ")[0]]
+        numbers = (option.expected_error, option.error_95, option.scale, math.inf if option.cost is None else option.cost.rho)
+        return [name, *(f"{number:.4g}" for number in numbers)]
 
 
 def plan(
@@ -224,13 +252,15 @@ def plan(
     mechanism: MechanismName = "auto",
     law: Family | None = None,
     bound: Bound = "sharp",
+    layout: str | None = None,
 ) -> Plan:
     """Plan a release from two of ``n``, the privacy and ``error``; the third follows.
 
     The privacy is given as for :func:`geodp.private_mean`. ``error`` is the expected error to reach, or with ``quantile`` the
     error not to be exceeded with that probability. If the privacy is what follows, ``solve`` says in which notion; a ``delta``
     may be given then, and the epsilon that goes with it is found. With ``releases`` the plan also says what budget so many of
-    them need, and how it should add up. Reads no data.
+    them need, and how it should add up. ``layout`` is that of the records to come (``geodp layouts``): with ``"latlon"`` the plan
+    speaks of kilometres. Reads no data.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere
@@ -243,6 +273,7 @@ def plan(
     1.657
     """
     checked_ball(ball)
+    notation = Notation(ball.manifold) if layout is None else Notation.named(ball.manifold, layout)
     statistic = FrechetMean(ball, bound)
     privacy = None if (epsilon, rho, mu) == (None, None, None) else privacy_of(epsilon, delta, rho, mu)
     given = [name for name, value in (("n", n), ("the privacy", privacy), ("error", error)) if value is not None]
@@ -271,6 +302,7 @@ def plan(
         _paper_error(measurement),
         ambient_expected_error(ball, n, privacy.epsilon) if isinstance(privacy, PureDP) else None,
         None if releases is None else whole_number(releases, 1, "the number of releases"),
+        notation=notation,
     )
 
 

@@ -19,6 +19,7 @@ from geodp.inputs import Array, is_line
 from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
+from geodp.manifolds.notation import Notation
 from geodp.mechanisms.intrinsic import IntrinsicMechanism, intrinsic_cost
 from geodp.mechanisms.mechanism import Mechanism
 from geodp.mechanisms.tangent import TangentMechanism, stretch_of_log, tangent_cost
@@ -26,11 +27,13 @@ from geodp.privacy.cost import Cost, PureCost, compose, cost_from_dict, cost_of
 from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import halves, set_aside
+from geodp.showing import Row, Shown, as_text, table_html
 from geodp.statistics.counts import Count, Coverage
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean
 from geodp.statistics.sensitivity import Bound
 from geodp.statistics.statistic import ClaimedSummary, Statistic
+from geodp.verdict import SAYS_NOTHING, against_spread, verdict
 
 EXACT = "exact"
 SIMULATED = "simulated"
@@ -43,6 +46,9 @@ COUNT_SHARE = 0.1
 #: What a group may be called.
 Name = str | int | float | bool
 
+#: A receipt as JSON.
+Stored = dict[str, Any]
+
 
 def parts_of(privacy: Privacy, counted: bool, coverage: float) -> tuple[list[Privacy], Privacy]:
     """What the counts in a release are given of its privacy, that of records before that of coverage, and the rest."""
@@ -50,7 +56,7 @@ def parts_of(privacy: Privacy, counted: bool, coverage: float) -> tuple[list[Pri
 
 
 @dataclass(frozen=True, eq=False)
-class Release:
+class Release(Shown):
     """A private summary and everything that may be said about how it came about: public parameters, and nothing else.
 
     ``print`` shows a receipt; :meth:`to_json` and :meth:`from_json` store and restore it. ``cost`` has the whole privacy curve.
@@ -85,7 +91,14 @@ class Release:
     #: Noisy counts of those that are valid and in the ball, if they were asked for, and the part of the privacy they were given.
     coverage: CoverageRelease | None = None
     coverage_share: float = 0.0
+    #: How the records were written, if they were read from columns: the release is written the same way.
+    written: Notation | None = None
     version: str = __version__
+
+    @property
+    def notation(self) -> Notation:
+        """How points and lengths are written: as the records were, or else in the units of the manifold."""
+        return self.written or Notation(self.manifold)
 
     @property
     def manifold(self) -> Manifold:
@@ -188,6 +201,37 @@ class Release:
         """Whether the expected error exceeds the radius of the ball, so that its centre would have told as much."""
         return self.n == 0 or says_nothing(self.noise, self.statistic.ball)
 
+    def verdict(self, spread: Release | None = None) -> str:
+        """What the error means, in a line: against the radius of the ball, and against a released variance or covariance of the
+        same records if one is given."""
+        said = self._verdict()
+        deviation = None if spread is None else spread.deviation
+        if deviation is not None and self.n and not self.says_nothing:
+            said = f"{said}; {against_spread(self.expected_error(), deviation, self.n, self.unit)}"
+        remark = "" if self.coverage is None else self.coverage.remark
+        return f"{said}; but {remark}" if remark else said
+
+    def _verdict(self) -> str:
+        ball = self.statistic.ball
+        if self.says_nothing:
+            return SAYS_NOTHING
+        if ball is None:
+            return f"with probability 95% the error is at most {self.notation.length(self.error_quantile(0.95))}"
+        return verdict(self.expected_error(), self.error_quantile(0.95), ball.radius)
+
+    @property
+    def deviation(self) -> float | None:
+        """The released standard deviation of the records, if this is a release of one."""
+        return None
+
+    def lengths(self) -> dict[str, float]:
+        """The geodesic lengths that the release is about, by name."""
+        radius = {} if self.ball is None else {"radius": self.ball.radius}
+        return {**radius, **self._error_lengths()}
+
+    def _error_lengths(self) -> dict[str, float]:
+        return {"expected_error": self.expected_error(), "error_95": self.error_quantile(0.95)}
+
     def to_json(self) -> str:
         """The release as JSON text."""
         ball = self.ball
@@ -219,9 +263,11 @@ class Release:
                 "grid": self.grid,
                 "projected": self.projected,
                 "error": errors,
+                "verdict": self.verdict(),
                 "dataset": self.dataset,
                 "charge": self.charge,
                 "value": self.value.tolist(),
+                **self._in_layout(),
                 **({} if self.vector is None else {"vector": self.vector.tolist()}),
                 **({} if self.count is None else {"count": json.loads(self.count.to_json())}),
                 **({} if self.coverage is None else {"coverage": json.loads(self.coverage.to_json())}),
@@ -230,6 +276,15 @@ class Release:
             },
             indent=2,
         )
+
+    def _in_layout(self) -> dict[str, Any]:
+        """What the release is about in the layout of the records and in units, for JSON."""
+        points = {"value": self.value} if self._is_point else {}
+        return in_layout(self.notation, {**points, **({} if self.ball is None else {"center": self.ball.center})}, self.lengths())
+
+    @property
+    def _is_point(self) -> bool:
+        return self.statistic.kind in _POINTS
 
     @classmethod
     def from_json(cls, text: str) -> Release:
@@ -247,14 +302,18 @@ class Release:
         # no field is quoted: the text may be anything, such as a file of records
         raise ValueError(f"this is not the JSON text of a release: {wrong or 'its fields contradict each other'}")
 
-    def __str__(self) -> str:
+    def head(self) -> str:
+        return f"PRIVATE {self.statistic.kind.upper()}" if self.private else NOT_PRIVATE
+
+    def rows(self) -> list[Row]:
         rows = [
             *self._results(),
             ("privacy", f"{self.privacy}, {self.privacy.words}; neighbours: {self.neighbours}"),
             ("cost", cost_in_words(self.cost)),
             *self._errors(),
+            ("verdict", self.verdict()),
             ("manifold", repr(self.manifold)),
-            *_about_ball(self.ball),
+            *about_ball(self.ball, self.notation),
         ]
         rows += self._about_records()
         claimed = isinstance(self.statistic, ClaimedSummary)
@@ -270,11 +329,9 @@ class Release:
             ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
             ("geodp", self.version),
         ]
-        head = f"PRIVATE {self.statistic.kind.upper()}"
-        head = head if self.private else "SIMULATION - NOT PRIVATE: do not publish this as a private release"
-        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
+        return rows
 
-    def _about_records(self) -> list[tuple[str, str]]:
+    def _about_records(self) -> list[Row]:
         rows = []
         if self.count is not None:
             number, away = round(float(self.count.value[0])), self.count.error_quantile(0.95)
@@ -287,17 +344,17 @@ class Release:
             rows.append(("coverage", f"nothing is known about how many {self.unit}s were valid or in the ball"))
         return rows
 
-    def _results(self) -> list[tuple[str, str]]:
+    def _results(self) -> list[Row]:
         """What was released, for the receipt."""
-        return [("value", _written(self.value))]
+        return about_point("value", self.value, self.notation)
 
-    def _errors(self) -> list[tuple[str, str]]:
+    def _errors(self) -> list[Row]:
         """How far that may be from the truth, for the receipt."""
-        rows = [
-            ("error", f"within {self.error_quantile(0.95):.3g} of {self.truth} with probability 95%"),
-            ("", f"on average at most {self.expected_error():.3g} away (geodesic distance)"),
+        within, away = (self.notation.length(length) for length in (self.error_quantile(0.95), self.expected_error()))
+        return [
+            ("error", f"within {within} of {self.truth} with probability 95%"),
+            ("", f"on average at most {away} away (geodesic distance)"),
         ]
-        return [*rows, ("", SAYS_NOTHING)] if self.says_nothing else rows
 
 
 @final
@@ -319,13 +376,29 @@ class CoverageRelease(Release):
         # a count is known to be between 0 and n: what noise makes of it beyond that is cut off
         return int(np.clip(np.round(self.value[i]), 0, self.n))
 
-    def _results(self) -> list[tuple[str, str]]:
+    @property
+    def remark(self) -> str:
+        """What a mean of these records has to be read with, if the counts show it; else nothing."""
+        n, error = self.n or 0, self.error_quantile(0.95)
+        if self.value[0] + error < 0.9 * n:
+            return f"only about {self.valid} of {n} {self.unit}s are points of {self.manifold}: were the right columns read?"
+        if self.value[1] + error < 0.95 * n:
+            return f"only about {self.inside} of {n} {self.unit}s are in the ball, and the others were moved to its edge"
+        return ""
+
+    def _verdict(self) -> str:
+        return self.remark or "no sign that many records are invalid or outside the ball"
+
+    def _error_lengths(self) -> dict[str, float]:
+        return {}
+
+    def _results(self) -> list[Row]:
         return [
             ("valid", f"about {self.valid} of {self.n} {self.unit}s are points of {self.manifold}"),
             ("inside", f"about {self.inside} are in the ball"),
         ]
 
-    def _errors(self) -> list[tuple[str, str]]:
+    def _errors(self) -> list[Row]:
         return [("error", f"both within {self.error_quantile(0.95):.3g} of the true counts with probability 95%")]
 
 
@@ -356,15 +429,18 @@ class ProjectedRelease(Release):
         """Whether noise of a size that is not rare can have turned the mean anywhere."""
         return self.error_quantile(0.95) >= self.manifold.diameter
 
-    def _errors(self) -> list[tuple[str, str]]:
+    def _errors(self) -> list[Row]:
+        return [] if self.says_nothing else super()._errors()
+
+    def _verdict(self) -> str:
         if self.says_nothing:
-            return [("error", "this release cannot tell any direction: the records point everywhere, or are too few")]
-        return super()._errors()
+            return "this release cannot tell any direction: the records point everywhere, or are too few"
+        return verdict(self.expected_error(), self.error_quantile(0.95), self.manifold.diameter, "the largest distance there is")
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class GroupedRelease(Mapping[Name, Release]):
+class GroupedRelease(Shown, Mapping[Name, Release]):
     """One release for each group, by its name. They were charged together: every record, or person, is in one group only.
 
     If labels are private a replacement may change two groups: then all together cost what two of the releases cost.
@@ -470,15 +546,27 @@ class GroupedRelease(Mapping[Name, Release]):
         )
 
     def __str__(self) -> str:
-        head = "PRIVATE RELEASES BY GROUP" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        parts = (f"\ngroup {name}: {release}" for name, release in self.items())
+        return "\n".join([as_text(self.head(), self.rows()), *parts])
+
+    def _repr_html_(self) -> str:
+        def cells(name: Name, release: Release) -> list[str]:
+            results, errors = (next(iter(rows), ("", ""))[1] for rows in (release._results(), release._errors()))
+            return [str(name), str(release.n), results, errors, release.verdict()]
+
+        table = table_html("groups", ["group", "n", "value", "error", "verdict"], (cells(*item) for item in self.items()))
+        return super()._repr_html_() + table
+
+    def head(self) -> str:
+        return "PRIVATE RELEASES BY GROUP" if self.private else NOT_PRIVATE
+
+    def rows(self) -> list[Row]:
         public = next(iter(self.values())).count is None
-        rows = [
+        return [
             ("groups", f"{len(self)}, of which {'it is public' if public else 'it is private'} who is in which"),
             ("privacy", f"{self.privacy}, {self.privacy.words}, for all of them; neighbours: {self.neighbours}"),
             ("cost", cost_in_words(self.cost)),
         ]
-        texts = [head, *(f"  {name:<12}{text}" for name, text in rows)]
-        return "\n".join([*texts, *(f"\ngroup {name}: {release}" for name, release in self.items())])
 
 
 def _same_place(first: Ball | Manifold, second: Ball | Manifold) -> bool:
@@ -511,7 +599,8 @@ def cost_of_groups(costs: list[Cost], privacy: Privacy, halved: bool) -> Cost:
     return costs[0] if same else cost_of(privacy)
 
 
-SAYS_NOTHING = "this release says nothing about the data: its expected error exceeds the radius of the ball"
+#: The head of a receipt of a simulation.
+NOT_PRIVATE = "SIMULATION - NOT PRIVATE: do not publish this as a private release"
 
 
 def says_nothing(noise: Mechanism, ball: Ball | None) -> bool:
@@ -525,23 +614,50 @@ def cost_in_words(cost: Cost) -> str:
     return f"{known}; advantage at most {cost.advantage:.3g}"
 
 
-def _written(point: Array) -> str:
-    # all of it, however long: on a screen there may be no other copy
-    every = point.size + 1
-    return np.array2string(point, precision=6, suppress_small=True, separator=", ", prefix=" " * 14, threshold=every)
+def written(array: Array) -> str:
+    """An array as text: all of it, however long, for on a screen there may be no other copy."""
+    return np.array2string(array, precision=6, suppress_small=True, separator=", ", threshold=array.size + 1)
 
 
-def _about_ball(ball: Ball | None) -> list[tuple[str, str]]:
+def about_point(name: str, point: Array, notation: Notation) -> list[Row]:
+    """A released point: in the layout of the records, as an array, and in words."""
+    texts = [notation.point(point), written(point), notation.manifold.in_words(point)]
+    shown = [text for text in texts if text]
+    return [(name, shown[0]), *(("", text) for text in shown[1:])]
+
+
+def about_ball(ball: Ball | None, notation: Notation) -> list[Row]:
+    """The public ball."""
     if ball is None:
         return []
     origin = " (the origin)" if np.array_equal(ball.center, ball.manifold.origin) else ""
-    center = np.array2string(ball.center, precision=6, suppress_small=True, separator=", ", prefix=" " * 14)
-    return [("radius", f"{ball.radius:g}, of the public ball"), ("center", f"{center}{origin}")]
+    center = notation.point(ball.center) or np.array2string(ball.center, precision=6, suppress_small=True, separator=", ")
+    return [("radius", f"{notation.length(ball.radius, 6)}, of the public ball"), ("center", f"{center}{origin}")]
+
+
+def in_layout(notation: Notation, points: dict[str, Array], lengths: dict[str, float]) -> dict[str, Any]:
+    """Points in the layout of the records, and lengths in units, for JSON: nothing where there is no layout or no unit."""
+    about: dict[str, Any] = {}
+    if notation.layout is not None:
+        cells = {name: notation.cells(point) for name, point in points.items()}
+        about["layout"] = {**(notation.to_dict() or {}), **cells}
+    if notation.units:
+        about["in_units"] = {name: notation.lengths(length) for name, length in lengths.items()}
+    return about
+
+
+def from_layout(stored: Stored, manifold: Manifold, points: dict[str, Array]) -> Notation | None:
+    """The notation that :func:`in_layout` stored, or a ``ValueError`` if the points are others."""
+    layout = stored.get("layout")
+    if layout is None:
+        return None
+    notation = Notation.from_dict(manifold, layout)
+    if not all(notation.agrees(layout[name], point) for name, point in points.items() if name in layout):
+        raise _InvalidField("its layout must hold its own value and centre")
+    return notation
 
 
 # ---------------------------------------------------------------------- reading receipts
-
-Stored = dict[str, Any]
 
 
 class Kind(NamedTuple):
@@ -581,6 +697,10 @@ _ADD_KINDS: tuple[str, ...] = ("geodp.spread",)
 def _given(ball: Ball | None) -> Ball:
     assert ball is not None
     return ball
+
+
+#: Kinds whose values are points of the manifold.
+_POINTS = (FrechetMean.kind, ClaimedSummary.kind, ProjectedMean.kind)
 
 
 class _InvalidField(ValueError):
@@ -697,6 +817,8 @@ def _restored(stored: Stored) -> Release:
         noise = IntrinsicMechanism(stored["scale"], family, cost, statistic.codomain, statistic.ball, stored["projected"])
         _check_law(noise)
     _check_consistent(stored, statistic, own, noise)
+    points = {"value": value} if stored["summary"] in _POINTS else {}
+    layout = from_layout(stored, manifold, {**points, **({} if ball is None else {"center": ball.center})})
     names = ("n", "sensitivity", "tolerance", "numerics", "grid", "dataset", "charge", "neighbours", "unit", "coverage_share")
     return made.release(
         value=value,
@@ -704,6 +826,7 @@ def _restored(stored: Stored) -> Release:
         privacy=privacy,
         noise=noise,
         statistic=statistic,
+        written=layout,
         version=stored["geodp"],
         **parts,
         **{name: stored[name] for name in names},

@@ -44,9 +44,11 @@ from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import sinhc
 from geodp.mechanisms.mechanism import Mechanism
-from geodp.receipt import Release
+from geodp.receipt import Release, about_point, in_layout
+from geodp.showing import Row, Shown
 from geodp.spread import CovarianceRelease, VarianceRelease
 from geodp.statistics.mean import FrechetMean, flatness
+from geodp.verdict import against_spread
 
 Spread = VarianceRelease | CovarianceRelease
 
@@ -60,7 +62,7 @@ _LEAST_P = 1e-4
 
 @final
 @dataclass(frozen=True, eq=False)
-class ConfidenceRegion:
+class ConfidenceRegion(Shown):
     """A geodesic ball about a private mean that holds the mean of the population with probability ``level``, nearly.
 
     ``sampling`` and ``noise`` are the radii that either would need by itself.
@@ -105,21 +107,33 @@ class ConfidenceRegion:
     def to_json(self) -> str:
         """The region as JSON text."""
         numbers = {name: getattr(self, name) for name in ("level", "radius", "sampling", "noise", "private", "says_nothing")}
-        about = {"manifold": repr(self.manifold), "n": self.mean.n, "center": self.center.tolist()}
+        about = {"manifold": repr(self.manifold), "n": self.mean.n, "center": self.center.tolist(), "verdict": self.verdict()}
+        lengths = {name: getattr(self, name) for name in ("radius", "sampling", "noise")}
+        about |= in_layout(self.mean.notation, {"center": self.center}, lengths)
         return json.dumps({"geodp": self.mean.version, "summary": "confidence region", **numbers, **about}, indent=2)
 
-    def __str__(self) -> str:
-        rows = [
-            ("radius", f"{self.radius:.4g} about the private mean, geodesic distance"),
-            ("", f"sampling alone would need {self.sampling:.3g}, noise alone {self.noise:.3g}"),
+    def verdict(self) -> str:
+        """What the region says, in a line: against the spread, and what it is made of."""
+        if self.says_nothing:
+            return "this region says nothing: it is as large as the public ball"
+        larger = "noise" if self.noise > self.sampling else "sampling"
+        compared = against_spread(self.mean.expected_error(), self.spread.deviation, _count(self.mean), self.mean.unit)
+        return f"mostly {larger}; {compared}"
+
+    def head(self) -> str:
+        return "CONFIDENCE REGION" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+
+    def rows(self) -> list[Row]:
+        length = self.mean.notation.length
+        return [
+            *about_point("center", self.center, self.mean.notation),
+            ("radius", f"{length(self.radius)} about the private mean, geodesic distance"),
+            ("", f"sampling alone would need {length(self.sampling)}, noise alone {length(self.noise)}"),
+            ("verdict", self.verdict()),
             ("level", f"{self.level:g}, for the mean of the population of clipped records; approximate in n"),
             ("manifold", repr(self.manifold)),
             ("records", f"{self.mean.n}"),
         ]
-        if self.says_nothing:
-            rows.insert(2, ("", "this region says nothing: it is as large as the public ball"))
-        head = "CONFIDENCE REGION" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
-        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
 
 
 def confidence_region(mean: Release, spread: Spread, level: float = 0.95) -> ConfidenceRegion:
@@ -176,7 +190,7 @@ def confidence_region(mean: Release, spread: Spread, level: float = 0.95) -> Con
 
 @final
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Shown):
     """Two private means, how far apart they are, and how far apart equal populations would put them."""
 
     first: Release
@@ -208,22 +222,43 @@ class Comparison:
                 "p_value": self.p_value,
                 "by_chance": {"0.5": self.by_chance[0], "0.95": self.by_chance[1]},
                 "spread_known": list(self.spread_known),
+                "verdict": self.verdict(),
+                **in_layout(self.first.notation, {}, {"distance": self.distance, "by_chance_95": self.by_chance[1]}),
             },
             indent=2,
         )
 
-    def __str__(self) -> str:
+    def verdict(self) -> str:
+        """What the comparison says, in a line."""
+        if self.p_value < 0.05:
+            return (
+                f"the means differ: chance alone would put them this far apart in less than {_above(self.p_value)} of all cases"
+            )
+        return "no difference shows: sampling and noise alone put means this far apart often enough"
+
+    def head(self) -> str:
+        return "COMPARISON OF TWO PRIVATE MEANS" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+
+    def rows(self) -> list[Row]:
+        length = self.first.notation.length
         rows = [
-            ("distance", f"{self.distance:.4g} between the two private means (geodesic distance)"),
-            ("by chance", f"sampling and noise alone would put them up to {self.by_chance[1]:.3g} apart in 95% of all cases,"),
-            ("", f"and {self.by_chance[0]:.3g} in half of them"),
+            ("distance", f"{length(self.distance)} between the two private means (geodesic distance)"),
+            (
+                "by chance",
+                f"sampling and noise alone would put them up to {length(self.by_chance[1])} apart in 95% of all cases,",
+            ),
+            ("", f"and {length(self.by_chance[0])} in half of them"),
+            ("verdict", self.verdict()),
             ("p-value", f"{self.p_value:.3g}, for equal means of the two populations; approximate in n"),
         ]
         if not all(self.spread_known):
             rows.append(("", "without a variance or a covariance the spread is taken to be as large as the ball allows"))
-        rows += [("manifold", repr(self.first.manifold)), ("records", f"{self.first.n} and {self.second.n}")]
-        head = "COMPARISON OF TWO PRIVATE MEANS" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
-        return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
+        return [*rows, ("manifold", repr(self.first.manifold)), ("records", f"{self.first.n} and {self.second.n}")]
+
+
+def _above(p: float) -> str:
+    """One of the usual levels that a p-value is below."""
+    return next(f"{100.0 * level:g}%" for level in (0.001, 0.01, 0.05) if p < level)
 
 
 def compare(

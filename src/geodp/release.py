@@ -43,6 +43,7 @@ from geodp.inputs import Array, is_line, real_number, refuse_mask
 from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
+from geodp.manifolds.notation import Notation
 from geodp.measurement import Measurement
 from geodp.mechanisms.choice import MechanismName
 from geodp.mechanisms.mechanism import Mechanism
@@ -536,6 +537,8 @@ class Order:
     counted: bool = False
     unit: Unit = "record"
     neighbours: str = REPLACE_ONE
+    #: How the records were written, if they were read from columns.
+    written: Notation | None = None
 
     @property
     def manifold(self) -> Manifold:
@@ -662,6 +665,7 @@ class _Job:
             grid=grid,
             neighbours=order.neighbours,
             unit=order.unit,
+            written=order.written,
             **named,
         )
 
@@ -674,7 +678,8 @@ def released(order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: A
     members = data.open(order.manifold)
     unit: Unit = "record" if data.unit is None else "person"
     counted = data.neighbours == "add-remove"
-    order = replace(order, unit=unit, counted=counted, neighbours=change_one(unit) if counted else replace_one(unit))
+    neighbours = change_one(unit) if counted else replace_one(unit)
+    order = replace(order, unit=unit, counted=counted, neighbours=neighbours, written=members.dataset.notation(order.manifold))
     if data.by is None:
         return _one_release(_Job(order, members, simulate, progress), account)
     whole = order

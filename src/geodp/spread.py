@@ -29,11 +29,14 @@ from geodp.laws.flat import FlatNoise
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.functions import symmetric_from_vector
+from geodp.manifolds.notation import Notation
 from geodp.privacy.notions import privacy_of
-from geodp.receipt import KINDS, GroupedRelease, Kind, Release
+from geodp.receipt import KINDS, GroupedRelease, Kind, Release, written
 from geodp.records.dataset import Dataset, Labels, Who
 from geodp.release import Options, Order, released
+from geodp.showing import Pictured, Row, table_html
 from geodp.statistics.spread import Covariance, FrechetVariance, SecondMoment, Variance
+from geodp.verdict import percent
 
 if TYPE_CHECKING:
     from geodp.privacy.ledger import Ledger
@@ -82,18 +85,34 @@ class VarianceRelease(Release):
         """Whether the expected error exceeds half of the squared radius: no guess would be further off."""
         return self.expected_error() > 0.5 * _given(self).ball.radius ** 2
 
-    def _results(self) -> list[tuple[str, str]]:
+    @property
+    def deviation(self) -> float:
+        return self.standard_deviation
+
+    def _error_lengths(self) -> dict[str, float]:
+        low, high = self.interval()
+        return {"standard_deviation": self.deviation, "at_least": math.sqrt(low), "at_most": math.sqrt(high)}
+
+    def _verdict(self) -> str:
+        low, high = self.interval()
+        if self.says_nothing:
+            return _NOTHING
+        if low == 0.0:
+            return f"only a bound: the standard deviation is at most {self.notation.length(math.sqrt(high))}"
+        return f"the standard deviation is known up to a factor of {math.sqrt(high / low):.2f} between the ends of its interval"
+
+    def _results(self) -> list[Row]:
         to = "the centre of the ball" if self.about == "center" else "the mean of the records"
         low, high = self.interval()
         return [
             ("variance", f"{self.variance:.6g}, the mean squared distance to {to}"),
             ("", f"from {low:.3g} to {high:.3g} with probability 95%"),
-            ("deviation", f"{self.standard_deviation:.6g}, its root; from {math.sqrt(low):.3g} to {math.sqrt(high):.3g}"),
+            ("deviation", f"{self.notation.length(self.standard_deviation)}, its root"),
+            ("", f"from {self.notation.length(math.sqrt(low))} to {self.notation.length(math.sqrt(high))}"),
         ]
 
-    def _errors(self) -> list[tuple[str, str]]:
-        rows = [("error", f"within {self.error_quantile(0.95):.3g} of {self.truth} with probability 95%")]
-        return [*rows, ("", _NOTHING)] if self.says_nothing else rows
+    def _errors(self) -> list[Row]:
+        return [("error", f"within {self.error_quantile(0.95):.3g} of {self.truth} with probability 95%")]
 
 
 _NOTHING = "this release says nothing about the spread: its expected error is as large as what it could be"
@@ -205,7 +224,23 @@ class CovarianceRelease(Release):
         trace = max(0.0, min(trace, ball.radius**2))
         return trace, max(0.0, trace - least**2)
 
-    def _results(self) -> list[tuple[str, str]]:
+    @property
+    def deviation(self) -> float:
+        return math.sqrt(self.variance)
+
+    def _error_lengths(self) -> dict[str, float]:
+        largest = float(self.components(1).standard_deviations[0])
+        return {"standard_deviation": self.deviation, "largest_component": largest}
+
+    def _verdict(self) -> str:
+        if self.says_nothing:
+            return _NOTHING
+        found = self.components()
+        told = found.meaningful
+        share = percent(float(found.shares[told].sum()))
+        return f"{int(told.sum())} of {len(told)} components stand out of the noise, with {share} of the released variance"
+
+    def _results(self) -> list[Row]:
         about = "the centre of the ball" if self.about == "center" else "the mean of the normal coordinates"
         found = self.components()
         rows = [("about", about)]
@@ -217,21 +252,18 @@ class CovarianceRelease(Release):
         rest = len(found.meaningful) - max(told, 1)
         if rest > 0:
             rows.append(("", f"{rest} of {len(found.meaningful)} components are below the level of the noise"))
-        every = self.value.size + 1  # on a screen there may be no other copy
-        matrix = np.array2string(self.value, precision=6, suppress_small=True, separator=", ", prefix=" " * 14, threshold=every)
-        return [*rows, ("covariance", matrix)]
+        return [*rows, ("covariance", written(self.value))]
 
-    def _errors(self) -> list[tuple[str, str]]:
-        rows = [
+    def _errors(self) -> list[Row]:
+        return [
             ("error", f"within {self.error_quantile(0.95):.3g} of {self.truth} with probability 95% (Frobenius)"),
             ("", f"every eigenvalue within {self.level:.3g} of the true one with probability 95%"),
         ]
-        return [*rows, ("", _NOTHING)] if self.says_nothing else rows
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Components:
+class Components(Pictured):
     """Principal geodesics of a covariance: rows of ``coordinates`` are unit directions, the largest variance first.
 
     ``tangents`` are the velocities at ``base`` of geodesics that go one standard deviation in unit time. ``shares`` are of the
@@ -239,7 +271,7 @@ class Components:
     95%; ``intervals`` hold the true standard deviations with that probability.
     """
 
-    manifold: Manifold
+    notation: Notation
     base: Array
     coordinates: Array
     variances: Array
@@ -257,7 +289,7 @@ class Components:
         variances, directions = values[:count], directions[:count]
         steps = np.sqrt(variances)[:, None] * directions
         return cls(
-            release.manifold,
+            release.notation,
             release.base,
             directions,
             variances,
@@ -265,6 +297,10 @@ class Components:
             _carried(release, steps),
             release.level,
         )
+
+    @property
+    def manifold(self) -> Manifold:
+        return self.notation.manifold
 
     @property
     def standard_deviations(self) -> Array:
@@ -289,13 +325,31 @@ class Components:
         """What is known about one component, in words."""
         low, high = self.intervals[i]
         known = f"from {low:.3g} to {high:.3g}" if self.meaningful[i] else f"at most {high:.3g}, and perhaps noise alone"
-        return f"{self.standard_deviations[i]:.4g} ({known}), {100.0 * self.shares[i]:.0f}% of the variance"
+        deviation = self.notation.length(float(self.standard_deviations[i]))
+        return f"{deviation} ({known}), {100.0 * self.shares[i]:.0f}% of the variance"
 
     def __len__(self) -> int:
         return len(self.variances)
 
     def __str__(self) -> str:
         return "\n".join(f"component {i + 1}: {self.line(i)}" for i in range(len(self)))
+
+    def _repr_html_(self) -> str:
+        columns = ["component", "standard deviation", "from", "to", "share", "above the noise"]
+        length = self.notation.length
+        rows = (
+            [
+                str(i + 1),
+                length(float(deviation)),
+                *map(length, ends.tolist()),
+                percent(float(share)),
+                "yes" if told else "perhaps noise alone",
+            ]
+            for i, (deviation, ends, share, told) in enumerate(
+                zip(self.standard_deviations, self.intervals, self.shares, self.meaningful, strict=True)
+            )
+        )
+        return table_html(f"Principal geodesics on {self.manifold}", columns, rows)
 
 
 def _carried(release: CovarianceRelease, steps: Array) -> Array:

@@ -72,7 +72,7 @@ def show(ledger: LedgerOption = DEFAULT_LEDGER, as_json: JsonOption = False) -> 
     same releases in epsilon and delta. Both are upper bounds, for releases whose cost was chosen in advance.
     """
     with one_sentence():
-        from geodp.privacy.budgets import described
+        from geodp.privacy.budgets import COLUMNS
         from geodp.privacy.ledger import Ledger
 
         book = Ledger(url_of(ledger))
@@ -80,30 +80,10 @@ def show(ledger: LedgerOption = DEFAULT_LEDGER, as_json: JsonOption = False) -> 
         if as_json:
             print(json.dumps([_budget_as_dict(each) for each in budgets], indent=2))
             return
-        table = Table("data set", "budget", "spent", "left", "advantage", "epsilon at delta 1e-6")
+        table = Table(*COLUMNS)
         for each in budgets:
-            amounts = [described(amount) for amount in (each.spent, each.left)]
-            table.add_row(
-                *map(escape, (each.dataset, _total(each), *amounts, _above(each.advantage), _above(each.epsilon_at(1e-6))))
-            )
+            table.add_row(*map(escape, each.cells()))
         screen.print(table)
-
-
-def _total(budget: Budget) -> str:
-    from geodp.privacy.budgets import described
-
-    promised = " and ".join(f"{name} {value:.6g}" for name, value in budget.promise.parameters().items())
-    return (
-        promised if budget.unit in promised.split() or " and " in budget.unit else f"{promised} as rho {described(budget.total)}"
-    )
-
-
-def _above(bound: float) -> str:
-    """A bound to a few digits, rounded up."""
-    from geodp.privacy.amounts import shown_above
-
-    # twelve digits first: 1.3 as a float is a little more than 1.3, and would be shown as 1.301
-    return shown_above(Decimal(f"{bound:.12g}"), digits=4) if math.isfinite(bound) else "none known"
 
 
 def _budget_as_dict(budget: Budget) -> dict[str, Any]:

@@ -26,8 +26,8 @@ from geodp.cli.options import (
     MuOption,
     RadiusOption,
     RhoOption,
-    ball_of,
     check_picture,
+    place_of,
     progress_bar,
 )
 
@@ -84,7 +84,7 @@ def audit_command(
         from geodp.files import read_records
         from geodp.privacy.notions import privacy_of
 
-        ball = ball_of(manifold, center, radius, layout)
+        ball = place_of(None, manifold, center, radius).ball(layout, None)
         privacy_of(epsilon, delta, rho, mu)
         if (first is None) != (second is None):
             raise ValueError("--first and --second go together: give both files or neither")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast, final
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -13,6 +14,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from geodp.cli.common import DEFAULT_LEDGER, errors, url_of
 from geodp.files.writing import check_place
 from geodp.manifolds.registry import form, own
+
+if TYPE_CHECKING:
+    from geodp.manifolds import Manifold
+    from geodp.manifolds.ball import Ball
+    from geodp.manifolds.notation import Notation
 
 #: Manifolds of other packages are taken too; looking for them takes too long for a help text.
 MANIFOLDS = ", ".join(form(kind) for kind in own())
@@ -95,28 +101,52 @@ OptionalRadiusOption = Annotated[
 LawOption = Annotated[str | None, typer.Option("--law", help="laplace or gaussian; by default the one that errs less.")]
 
 
-def ball_of(manifold: str, center: str, radius: float, layout: str) -> Any:
-    """The public ball that the options describe."""
-    from geodp.files import parse_center, parse_manifold
+def ball_of(manifold: Manifold, center: str, radius: float, layout: str) -> tuple[Ball, Notation]:
+    """The public ball that the options describe, and the layout that its centre is written in."""
+    from geodp.files import center_and_notation
     from geodp.manifolds.ball import Ball
 
-    space = parse_manifold(manifold)
-    return Ball(space, parse_center(center, space, layout=layout), radius)
+    point, written = center_and_notation(center, manifold, layout)
+    return Ball(manifold, point, radius), written
 
 
-def place_of(found: Path | None, manifold: str | None, center: str, radius: float | None, layout: str) -> Any:
-    """The public ball: one that was found and stored, or what the options describe."""
+@final
+@dataclass(frozen=True)
+class Place:
+    """Where the records are: a ball that was found and stored, or what the options describe.
+
+    The centre is read in the layout of the records, which is known only when their file has been opened.
+    """
+
+    manifold: Manifold
+    center: str
+    radius: float
+    found: Ball | None = None
+
+    def ball(self, layout: str, written: Notation | None) -> Ball:
+        """The public ball. ``layout`` is what the options say, and ``written`` what the file says."""
+        if self.found is not None:
+            return self.found
+        known = written.layout if layout == "auto" and written is not None else None
+        return ball_of(self.manifold, self.center, self.radius, layout if known is None else known.name)[0]
+
+
+def place_of(found: Path | None, manifold: str | None, center: str, radius: float | None) -> Place:
+    """Where the records are, or a sentence about what is missing."""
+    from geodp.files import parse_manifold
+
     if found is None:
         if manifold is None or radius is None:
             raise ValueError(
                 "where are the records? Give --ball FILE, found by geodp ball --out FILE, or --manifold and --radius"
             )
-        return ball_of(manifold, center, radius, layout)
+        return Place(parse_manifold(manifold), center, radius)
     if manifold is not None or radius is not None or center != "origin":
         raise ValueError("--ball says where the records are: leave out --manifold, --radius and --center")
     from geodp.finding import BallRelease
 
-    return BallRelease.from_json(found.read_text(encoding="utf-8")).ball
+    ball = BallRelease.from_json(found.read_text(encoding="utf-8")).ball
+    return Place(ball.manifold, center, ball.radius, ball)
 
 
 def dataset_of(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -24,6 +22,9 @@ from geodp.cli.options import (
     ball_of,
     check_picture,
 )
+
+if TYPE_CHECKING:
+    from geodp.manifolds.notation import Notation
 
 
 def plan_command(
@@ -78,8 +79,10 @@ def plan_command(
     release would use is marked.
     """
     with one_sentence():
+        from geodp.files import parse_manifold
         from geodp.planning import plan
 
+        space = parse_manifold(manifold)
         if spread is not None:
             options = {"--error": error, "--quantile": quantile, "--releases": releases, "--plot": plot, "--law": law}
             unused = [name for name, value in options.items() if value is not None]
@@ -87,7 +90,14 @@ def plan_command(
                 raise ValueError(
                     f"--spread goes with --records and the privacy{', not with ' if unused else ''}{', '.join(unused)}"
                 )
-            _print(_chain(manifold, center, radius, layout)(n, epsilon, delta, rho, mu, spread=spread, find=find), as_json)
+            from geodp.chain import plan_chain
+
+            outer: Any = space
+            spoken = None if layout == "auto" else layout
+            if radius is not None:
+                outer, written = ball_of(space, center, radius, layout)
+                spoken = _spoken(written)
+            _print(plan_chain(outer, n, epsilon, delta, rho, mu, spread=spread, find=find, layout=spoken), as_json)
             return
         if find is not None:
             raise ValueError("--find goes with --spread, a guess of how far records are from their centre")
@@ -99,7 +109,7 @@ def plan_command(
             raise ValueError(f"give two of --records, the privacy (such as --epsilon) and --error: {_given(given)}")
         if quantile is not None and error is None:
             raise ValueError("--quantile goes with --error")
-        ball = ball_of(manifold, center, radius, layout)
+        ball, written = ball_of(space, center, radius, layout)
         if plot is not None:
             check_picture(plot)
         result = plan(
@@ -116,6 +126,7 @@ def plan_command(
             mechanism=cast(Any, mechanism),
             law=cast(Any, law),
             bound=cast(Any, bound),
+            layout=_spoken(written),
         )
         if plot is not None:
             from geodp.plots import error_against_n
@@ -128,11 +139,9 @@ def _print(result: Any, as_json: bool) -> None:
     print(json.dumps(result.to_dict(), indent=2) if as_json else result)
 
 
-def _chain(manifold: str, center: str, radius: float | None, layout: str) -> Callable[..., Any]:
-    from geodp.chain import plan_chain
-    from geodp.files import parse_manifold
-
-    return partial(plan_chain, parse_manifold(manifold) if radius is None else ball_of(manifold, center, radius, layout))
+def _spoken(written: Notation) -> str | None:
+    """The layout that the centre was written in, in which the plan speaks too."""
+    return None if written.layout is None else written.layout.name
 
 
 def _given(names: list[str]) -> str:

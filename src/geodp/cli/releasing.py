@@ -33,10 +33,10 @@ from geodp.cli.options import (
     OptionalManifoldOption,
     OptionalRadiusOption,
     OutOption,
+    Place,
     RadiusOption,
     RhoOption,
     UnitOption,
-    ball_of,
     dataset_of,
     open_book,
     place_of,
@@ -92,21 +92,24 @@ def mean(
     by `geodp check`, to the curator alone.
     """
     with one_sentence():
+        from geodp.manifolds.notation import Notation
+        from geodp.records.dataset import Dataset
         from geodp.release import private_mean
 
-        place = place_of(ball, manifold, center, radius, layout)
+        place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
-        x: Any
         if dask is None:
             x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
         elif unit is not None or by is not None:
             raise ValueError("--unit and --by read the whole file: leave out --dask, or call geodp.private_mean with Dask arrays")
         else:
-            x = _dask().read_dask(file, place.manifold, columns=columns, layout=layout)
+            named = None if layout == "auto" else Notation.named(place.manifold, layout)
+            array = _dask().read_dask(file, place.manifold, columns=columns, layout=layout)
+            x = Dataset(array, neighbours=cast(Any, neighbours), written=named)
         with nullcontext() if dask is None else _dask().cluster(dask), progress_bar("mean") as progress:
             release = private_mean(
                 x,
-                place,
+                place.ball(layout, x.written),
                 epsilon,
                 delta,
                 rho,
@@ -118,7 +121,6 @@ def mean(
                 ledger=book,
                 dataset=dataset,
                 progress=progress,
-                **({} if dask is None else {"neighbours": cast(Any, neighbours)}),
             )
         show_release(release, out, as_json)
 
@@ -165,9 +167,9 @@ def ball(
         from geodp.finding import private_ball
 
         space = parse_manifold(manifold)
-        outer = space if radius is None else ball_of(manifold, center, radius, layout)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
         x = dataset_of(file, space, columns, layout, header, unit, neighbours)
+        outer = space if radius is None else Place(space, center, radius).ball(layout, x.written)
         release = private_ball(x, outer, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)
 
@@ -202,10 +204,10 @@ def coverage(
     with one_sentence():
         from geodp.release import private_coverage
 
-        place = place_of(ball, manifold, center, radius, layout)
+        place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
         x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
-        release = private_coverage(x, place, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
+        release = private_coverage(x, place.ball(layout, x.written), epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)
 
 
@@ -240,10 +242,9 @@ def check(
     with one_sentence():
         import numpy as np
 
-        from geodp.files import read_records
-
-        ball = ball_of(manifold, center, radius, layout)
-        x = np.asarray(read_records(file, ball.manifold, columns=columns, layout=layout, header=header), dtype=np.float64)
+        place = place_of(None, manifold, center, radius)
+        data = dataset_of(file, place.manifold, columns, layout, header, None, "replace")
+        ball, x = place.ball(layout, data.written), np.asarray(data.x, dtype=np.float64)
         valid = ball.manifold.valid(x)
         outside = valid & ~ball.contains(x)
         warning = "NOT PRIVATE: this describes individual records. Do not publish it, nor tune the ball by it."

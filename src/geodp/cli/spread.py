@@ -77,11 +77,11 @@ def variance(
     with one_sentence():
         from geodp.spread import private_variance
 
-        place = place_of(ball, manifold, center, radius, layout)
+        place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
         x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
         named = {"about": cast(Any, about), "ledger": book, "dataset": dataset}
-        show_release(private_variance(x, place, epsilon, delta, rho, mu, **named), out, as_json)
+        show_release(private_variance(x, place.ball(layout, x.written), epsilon, delta, rho, mu, **named), out, as_json)
 
 
 def covariance(
@@ -125,11 +125,11 @@ def covariance(
             if by is not None:
                 raise ValueError("--plot draws one covariance: leave out --by, or draw the groups with geodp.plots")
             check_picture(plot)
-        place = place_of(ball, manifold, center, radius, layout)
+        place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
         x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
         named = {"about": cast(Any, about), "ledger": book, "dataset": dataset}
-        release = private_covariance(x, place, epsilon, delta, rho, mu, **named)
+        release = private_covariance(x, place.ball(layout, x.written), epsilon, delta, rho, mu, **named)
         show_release(release, out, as_json)
         if plot is not None:
             from geodp.plots import principal_geodesics

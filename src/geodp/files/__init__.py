@@ -60,13 +60,14 @@ from geodp.files.cells import CLOCK, seconds
 from geodp.files.images import open_image
 from geodp.files.layout import PICK, choose, layout_table, layouts, to_points
 from geodp.files.lines import open_csv
-from geodp.files.messages import FileError, excerpt
+from geodp.files.messages import FileError, cut, excerpt
 from geodp.files.naming import expression, literal, parse_manifold
 from geodp.files.parquet import open_parquet
 from geodp.files.rows import JsonTable, SheetTable
 from geodp.files.table import Table
-from geodp.inputs import Array
+from geodp.inputs import Array, is_line
 from geodp.manifolds import Layout, Manifold
+from geodp.manifolds.notation import Notation
 from geodp.manifolds.registry import own, registered
 
 __all__ = ["LAYOUTS", "FileError", "Layout", "layouts", "parse_center", "parse_manifold", "read_records"]
@@ -178,11 +179,11 @@ def read_records(
 @final
 @dataclass(frozen=True)
 class Found:
-    """Records as points, with the labels beside them and the layout they were read in."""
+    """Records as points, with the labels beside them, and how they were written if that was in columns."""
 
     x: Any
     labels: list[Any]
-    layout: Layout | None
+    written: Notation | None
 
 
 def read_with_labels(
@@ -206,7 +207,8 @@ def read_table(table: Table, asked: Asked) -> Found:
     """All that was asked for in a table."""
     order, choice = plan_reading(table, asked)
     labels = [as_labels(table.texts(i)) for i in table.pick(asked.beside)]
-    return Found(read_points(table, asked.manifold, order, choice), labels, choice)
+    points = read_points(table, asked.manifold, order, choice)
+    return Found(points, labels, notation_of(table, asked.manifold, order, choice))
 
 
 def as_labels(cells: list[Any]) -> NDArray[Any]:
@@ -242,6 +244,13 @@ def plan_reading(table: Table, asked: Asked) -> tuple[list[int], Layout]:
     return ([picked[i] for i in order] if width == len(picked) else picked), choice
 
 
+def notation_of(table: Table, manifold: Manifold, order: list[int], choice: Layout) -> Notation:
+    """The layout of records and the names of their columns, in its order: those that are lines of text."""
+    names = [table.names[i] for i in order] if table.names else []
+    known = len(names) == choice.columns and all(map(is_line, names))
+    return Notation(manifold, choice, tuple(cut(name) for name in names) if known else ())
+
+
 def _flipped(shape: tuple[int, ...], manifold: Manifold) -> str:
     for axis in range(1, len(shape)):
         if (*shape[:axis], *shape[axis + 1 :]) == manifold.point_shape:
@@ -268,7 +277,7 @@ def parse_center(text: str | os.PathLike[str], manifold: Manifold, *, layout: st
     """The point that a text stands for: ``origin``, numbers, a clock time on the circle, or the name of a file.
 
     Numbers and files hold one point in any layout of :func:`read_records`, in the one called ``layout`` if their number
-    fits it. In a file a matrix may also stand as it is printed, and a vector as a column.
+    fits it, or in the only one that has so many. In a file a matrix may also stand as it is printed, and a vector as a column.
 
     >>> from geodp import SPD, Sphere
     >>> parse_center("[2, 0, 1]", SPD(2))
@@ -277,26 +286,31 @@ def parse_center(text: str | os.PathLike[str], manifold: Manifold, *, layout: st
     >>> parse_center("06:00", Sphere(1)).round(12)
     array([1., 0.])
     """
+    return center_and_notation(text, manifold, layout)[0]
+
+
+def center_and_notation(text: str | os.PathLike[str], manifold: Manifold, layout: str = "auto") -> tuple[Array, Notation]:
+    """The point that a text stands for, as :func:`parse_center` reads it, and the layout that it was written in."""
     if not isinstance(text, str) or is_readable(text.strip()):
         path = Path(text.strip() if isinstance(text, str) else text)
-        point, source = _read_center(path, manifold, layout), f"the centre in {path}"
+        (point, written), source = _read_center(path, manifold, layout), f"the centre in {path}"
         # a file of records given by mistake must not be quoted: the condition is said without the number found
         wrong = (manifold.check_point(point) or "").partition(" but ")[0]
     else:
-        point, source = _type_center(text.strip(), manifold, layout), f"the centre {excerpt(text)}"
+        (point, written), source = _type_center(text.strip(), manifold, layout), f"the centre {excerpt(text)}"
         wrong = manifold.check_point(point) or ""
     if wrong:
         raise ValueError(f"{source} is not a point of {manifold}: {wrong}")
-    return point
+    return point, written
 
 
-def _type_center(text: str, manifold: Manifold, layout: str) -> Array:
+def _type_center(text: str, manifold: Manifold, layout: str) -> tuple[Array, Notation]:
     if text.lower() == "origin":
-        return manifold.origin
+        return manifold.origin, Notation(manifold) if layout == "auto" else Notation.named(manifold, layout)
     source = f"the centre {excerpt(text)}"
     clock = [choice for choice in layouts(manifold) if choice.clock]
     if clock and CLOCK.fullmatch(text):
-        return to_points(manifold, clock[0], np.array([[seconds(text)]]))[0]
+        return to_points(manifold, clock[0], np.array([[seconds(text)]]))[0], Notation(manifold, clock[0])
     try:
         numbers = np.array(literal(expression(text)), dtype=np.float64)
     except (ValueError, ArithmeticError):
@@ -307,10 +321,10 @@ def _type_center(text: str, manifold: Manifold, layout: str) -> Array:
     count = f"{numbers.size} {'number' if numbers.size == 1 else 'numbers'}"
     name = _center_layout(manifold, layout, numbers.size)
     choice, order = choose(source, manifold, name, numbers.size, None, count, lambda: False)
-    return to_points(manifold, choice, numbers.reshape(1, -1)[:, order])[0]
+    return to_points(manifold, choice, numbers.reshape(1, -1)[:, order])[0], Notation(manifold, choice)
 
 
-def _read_center(path: Path, manifold: Manifold, layout: str) -> Array:
+def _read_center(path: Path, manifold: Manifold, layout: str) -> tuple[Array, Notation]:
     with _reading(path):
         asked = Asked(manifold, layout=layout, public=True)
         table = _open(path, asked)
@@ -322,10 +336,14 @@ def _read_center(path: Path, manifold: Manifold, layout: str) -> Array:
             table, width = ArrayTable(path, table.numbers(columns, False).reshape(1, -1)), table.records * width
         if table.records != 1:
             raise FileError(f"{path} holds {table.records} records, but the centre is one point of {manifold}")
-        return np.array(read_table(table, replace(asked, layout=_center_layout(manifold, layout, width))).x[0])
+        found = read_table(table, replace(asked, layout=_center_layout(manifold, layout, width)))
+        assert found.written is not None
+        return np.array(found.x[0]), found.written
 
 
 def _center_layout(manifold: Manifold, layout: str, width: int) -> str:
-    """The layout of the records, unless the centre is plainly written in another."""
-    other = [choice for choice in layouts(manifold) if choice.name == layout and choice.columns != width]
-    return "auto" if other else layout
+    """The layout of the records, unless the centre is plainly written in another: the only one with so many numbers."""
+    fitting = [choice.name for choice in layouts(manifold) if choice.columns == width]
+    if layout in fitting or not any(choice.name == layout for choice in layouts(manifold)):
+        return fitting[0] if layout == "auto" and len(fitting) == 1 else layout
+    return fitting[0] if len(fitting) == 1 else "auto"

@@ -84,6 +84,8 @@ class LineFormat:
     def cells(self, line: str, most: int = -1) -> list[str]:
         """The cells of a line, all past ``most`` in one; without a header a line says itself what separates them."""
         delimiter = _delimiter(line) if self.names is None and self.delimiter is None else self.delimiter
+        if delimiter is None and self.width == 1 and not self.longer:
+            delimiter = ","  # in a single cell a blank separates nothing: 1:45 PM
         # where semicolons separate the cells a comma is a decimal point
         return _split(line.replace(",", ".") if delimiter == ";" else line, delimiter, most)
 

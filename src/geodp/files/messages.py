@@ -24,7 +24,10 @@ def short(kind: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def cut(name: str) -> str:
+    return name if len(name) <= 30 else f"{name[:27]}..."
+
+
 def listed(names: Sequence[str]) -> str:
-    cut = [name if len(name) <= 30 else f"{name[:27]}..." for name in names[:12]]
-    plain = [name if name.isprintable() else ascii(name) for name in cut]
+    plain = [name if name.isprintable() else ascii(name) for name in map(cut, names[:12])]
     return ", ".join(plain) + (", ..." if len(names) > 12 else "")

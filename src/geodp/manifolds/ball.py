@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from geodp.inputs import EPSILON, LONGEST, Array, moderate_length, real_number
 from geodp.manifolds.manifold import Manifold
+from geodp.manifolds.notation import Notation
+from geodp.showing import Pictured, as_html
 
 #: A record further off its manifold than this, relative to its size, is replaced by its projection.
 _TIDY = 16.0 * EPSILON
@@ -19,7 +21,7 @@ _TIDY = 16.0 * EPSILON
 
 @final
 @dataclass(frozen=True, eq=False)
-class Ball:
+class Ball(Pictured):
     r"""The closed geodesic ball of radius ``radius`` about ``center``.
 
     Centre and radius are public: they must be chosen without looking at the data. Any radius below
@@ -142,6 +144,11 @@ class Ball:
                 return np.full(records.shape, np.nan)
             half = len(records) // 2
             return np.concatenate([self._log(records[:half]), self._log(records[half:])])
+
+    def _repr_html_(self) -> str:
+        center = np.array2string(self.center, precision=6, suppress_small=True, separator=", ")
+        rows = [("manifold", repr(self.manifold)), ("radius", Notation(self.manifold).length(self.radius, 6)), ("center", center)]
+        return as_html("Public ball", rows)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ball):

@@ -26,6 +26,7 @@ from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots, differences, sums
+from geodp.manifolds.units import LengthUnit, degrees
 
 if TYPE_CHECKING:
     from flint import arb
@@ -96,6 +97,11 @@ class Grassmann(Manifold):
             Layout("basis", size, "any basis", lambda x: _orthonormal(x.reshape(-1, self.m, self.p)), False, size="m*p",
                    details="any basis, written the same way"),
         )  # fmt: skip
+
+    @property
+    def units(self) -> tuple[LengthUnit, ...]:
+        # the root of the sum of the squares of the principal angles
+        return (degrees(),)
 
     @property
     def plane_of_largest_curvature(self) -> Array:

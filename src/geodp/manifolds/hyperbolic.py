@@ -56,7 +56,7 @@ class Hyperbolic(Manifold):
     def layouts(self) -> tuple[Layout, ...]:
         return (
             Layout("hyperboloid", self.d + 1, "the time coordinate, then the others", size="d+1"),
-            Layout("spatial", self.d, "all but the time coordinate", _with_time, size="d"),
+            Layout("spatial", self.d, "all but the time coordinate", _with_time, size="d", write=lambda x: x[..., 1:]),
         )
 
     def raw_exp(self, p: Array, v: Array) -> Array:

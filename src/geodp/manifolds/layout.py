@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import final
 
 from geodp.inputs import Array
+from geodp.manifolds.units import LengthUnit
 
 #: For each number of a row the names its column may have, the usual one first, and one such list for each habit of naming.
 Names = tuple[tuple[tuple[str, ...], ...], ...]
+
+#: What the cells of a layout of clock times may be.
+CLOCK_TIMES = "13:45, 13:45:30, 1:45 PM or 2024-05-01T13:45"
 
 
 @final
@@ -20,6 +24,9 @@ class Layout:
     ``convert`` takes rows of finite numbers and answers NaN for a row that is no point. Without ``automatic`` the layout
     must be named, or be recognised by the ``names`` in a header or by its clock times. For tables, ``of`` says which manifolds
     have it (all of their class unless given), ``size`` how many columns there are in their terms, and ``details`` what they hold.
+
+    ``write`` is the way back, from points to rows of numbers. ``text`` writes a number as people do, such as a time of day.
+    ``units`` are those of geodesic lengths for whoever uses the layout; None for those of the manifold.
     """
 
     name: str
@@ -32,6 +39,13 @@ class Layout:
     of: str = ""
     size: str = ""
     details: str = ""
+    write: Callable[[Array], Array] | None = None
+    text: Callable[[float], str] | None = None
+    units: tuple[LengthUnit, ...] | None = None
+
+    def row(self, point: Array) -> Array:
+        """The numbers of one point."""
+        return (point if self.write is None else self.write(point[None])).reshape(self.columns)
 
     def __str__(self) -> str:
         return f"{self.columns} {'column' if self.columns == 1 else 'columns'} ({self.name}: {self.meaning})"

@@ -16,6 +16,7 @@ from geodp.inputs import Array, refuse_mask
 from geodp.manifolds.embedding import Embedding
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.roots import Roots, VolumeBound
+from geodp.manifolds.units import LengthUnit
 
 if TYPE_CHECKING:
     from flint import arb
@@ -84,6 +85,15 @@ class Manifold(ABC):
     def layouts(self) -> tuple[Layout, ...]:
         """The ways to write a point as a row of numbers in a file; the first has the shape of the points."""
         return (Layout("array", math.prod(self.point_shape), "the entries of a point in the order of its array", size="all"),)
+
+    @property
+    def units(self) -> tuple[LengthUnit, ...]:
+        """Units that say what a geodesic length means to people, such as degrees; none by default."""
+        return ()
+
+    def in_words(self, point: Array) -> str:
+        """What people call a point, such as the axis and the angle of a rotation, in a line; empty by default."""
+        return ""
 
     @property
     def embedding(self) -> Embedding | None:

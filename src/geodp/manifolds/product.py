@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, final
 
@@ -18,6 +18,7 @@ from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import Manifold, Requirement
 from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots
+from geodp.manifolds.units import LengthUnit
 
 if TYPE_CHECKING:
     from flint import arb
@@ -108,6 +109,15 @@ class Product(Manifold):
             Layout("factors", ends[-1], "those of the factors, end to end", own, size="all theirs",
                    details="the first layout of each factor, end to end"),
         )  # fmt: skip
+
+    @property
+    def units(self) -> tuple[LengthUnit, ...]:
+        # no factor's distance is longer than that of the product
+        return tuple(
+            LengthUnit(f"factor_{i}_{unit.name}", unit.convert, partial(_of_factor, unit, i))
+            for i, factor in enumerate(self.factors, start=1)
+            for unit in factor.units
+        )
 
     @property
     def embedding(self) -> Embedding | None:
@@ -229,3 +239,7 @@ class Product(Manifold):
     def from_chart(self, x: Array) -> Array:
         ends = np.cumsum([factor.chart_size for factor in self.factors])[:-1]
         return self._join([factor.from_chart(part) for factor, part in zip(self.factors, np.split(x, ends), strict=True)])
+
+
+def _of_factor(unit: LengthUnit, i: int, number: float) -> str:
+    return f"{unit.words(number)} in factor {i}"

@@ -20,6 +20,7 @@ from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots, differences, sums
 from geodp.manifolds.small_eigen import eigh
+from geodp.manifolds.units import LengthUnit, degrees, short
 
 if TYPE_CHECKING:
     from flint import arb, arb_mat
@@ -80,9 +81,23 @@ class Rotations(Manifold):
         return (
             matrix,
             Layout("quaternion", 4, "x, y, z, w with the scalar last", _from_quaternion, names=scalar_last, of="Rotations(3)",
-                   size="4", details="x, y, z, w, the scalar last unless the header says w, x, y, z"),
-            Layout("rotvec", 3, "the axis times the angle in radians", _from_rotation_vector, of="Rotations(3)", size="3"),
+                   size="4", details="x, y, z, w, the scalar last unless the header says w, x, y, z", write=_quaternion),
+            Layout("rotvec", 3, "the axis times the angle in radians", _from_rotation_vector, of="Rotations(3)", size="3",
+                   write=_rotation_vector),
         )  # fmt: skip
+
+    @property
+    def units(self) -> tuple[LengthUnit, ...]:
+        # the root of the sum of the squares of the angles of the planes: no plane is turned by more
+        return (degrees(),)
+
+    def in_words(self, point: Array) -> str:
+        if self.n != 3:
+            return ""
+        vector = _rotation_vector(point[None])[0]
+        angle = float(np.linalg.vector_norm(vector))
+        axis = ", ".join(f"{x:.4f}" for x in (vector / angle).tolist()) if angle > 0.0 else "any"
+        return f"turn by {short(math.degrees(angle))} degrees about the axis ({axis})"
 
     @property
     def plane_of_largest_curvature(self) -> Array:
@@ -298,3 +313,21 @@ def _from_quaternion(cells: Array) -> Array:
 def _from_rotation_vector(cells: Array) -> Array:
     half = 0.5 * np.linalg.vector_norm(cells, axis=-1, keepdims=True)
     return _from_quaternion(np.concatenate([0.5 * sinc(half) * cells, np.cos(half)], axis=-1))
+
+
+def _rotation_vector(rotations: Array) -> Array:
+    log = Rotations(3).raw_log(np.eye(3), rotations)
+    # half a turn has two logarithms: the axis is then the longest column of rotation + 1
+    across = rotations + np.eye(3)
+    longest = np.linalg.vector_norm(across, axis=-2).argmax(axis=-1)
+    axis = np.take_along_axis(across, longest[:, None, None], axis=-1)[..., 0]
+    half_turn = np.pi * axis / np.linalg.vector_norm(axis, axis=-1, keepdims=True)
+    vector = np.stack([log[:, 2, 1], log[:, 0, 2], log[:, 1, 0]], axis=-1)
+    return np.where(np.isfinite(vector), vector, half_turn)
+
+
+def _quaternion(rotations: Array) -> Array:
+    """The one of the two whose scalar is not negative."""
+    vector = _rotation_vector(rotations)
+    half = 0.5 * np.linalg.vector_norm(vector, axis=-1, keepdims=True)
+    return np.concatenate([0.5 * sinc(half) * vector, np.cos(half)], axis=-1)

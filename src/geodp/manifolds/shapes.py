@@ -30,6 +30,7 @@ from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots
+from geodp.manifolds.units import LengthUnit, percent_of_size
 
 if TYPE_CHECKING:
     from flint import acb, arb
@@ -100,6 +101,10 @@ class PlanarShapes(Manifold):
             Layout("landmarks", 2 * self.landmarks, "x1, y1, x2, y2, ...", self._from_configurations, names=numbered,
                    size="2*landmarks", details="x1, y1, x2, y2, ... in any position and size"),
         )  # fmt: skip
+
+    @property
+    def units(self) -> tuple[LengthUnit, ...]:
+        return (percent_of_size(),)
 
     def _from_configurations(self, configurations: Array) -> Array:
         configurations = configurations.reshape(-1, *self.point_shape)

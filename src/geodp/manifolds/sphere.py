@@ -14,10 +14,11 @@ import numpy as np
 from geodp.inputs import EPSILON, Array, real_number, whole_number
 from geodp.manifolds.embedding import Embedding
 from geodp.manifolds.functions import angle_over_sine, sinc
-from geodp.manifolds.layout import Layout
+from geodp.manifolds.layout import CLOCK_TIMES, Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots
+from geodp.manifolds.units import LengthUnit, degrees, kilometres, minutes, radians, share_points
 
 if TYPE_CHECKING:
     from flint import arb
@@ -76,7 +77,8 @@ class Sphere(Manifold):
             Layout("cartesian", size, f"coordinates of norm {radius:.6g}", of="Sphere(d)", size="d+1",
                    details="the coordinates, of norm curvature**-0.5"),
             Layout("composition", size, "parts of a whole", lambda x: radius * _square_root_shares(x), False, of="Sphere(d)",
-                   size="d+1", details="parts, none negative: their shares of the whole, square-rooted"),
+                   size="d+1", details="parts, none negative: their shares of the whole, square-rooted",
+                   write=lambda x: (x / radius) ** 2, units=(share_points(radius),)),
         )  # fmt: skip
         if self.d > 2:
             return common
@@ -85,16 +87,26 @@ class Sphere(Manifold):
             latlon = Layout(
                 "latlon", 2, "latitude and longitude in degrees", lambda x: radius * _direction(x), False, names, of="Sphere(2)",
                 size="2", details="latitude and longitude in degrees; also chosen by a header lat, lon",
+                write=_latitude_longitude, units=(degrees(radius), kilometres(radius)),
             )  # fmt: skip
             return (*common, latlon)
         times = ((("time", "clock", "clocktime", "timeofday"),),)
         return (
             *common,
-            Layout("clock", 1, "clock times HH:MM or HH:MM:SS", lambda x: radius * hand(x / 86_400.0), False, times, True,
-                   of="Sphere(1)", size="1", details="HH:MM or HH:MM:SS; also chosen by a header time"),
-            Layout("degrees", 1, "angles in degrees", lambda x: radius * hand(x / 360.0), False, of="Sphere(1)", size="1"),
-            Layout("radians", 1, "angles in radians", lambda x: radius * hand(0.5 * x / np.pi), False, of="Sphere(1)", size="1"),
+            Layout("clock", 1, "times of day such as 13:45", lambda x: radius * hand(x / 86_400.0), False, times, True,
+                   of="Sphere(1)", size="1", details=CLOCK_TIMES + "; also chosen by a header time",
+                   write=lambda x: 86_400.0 * turns(x), text=time_of_day, units=(minutes(radius),)),
+            Layout("hours", 1, "hours since midnight, 0 to 24", lambda x: radius * hand(within_a_day(x) / 24.0), False,
+                   of="Sphere(1)", size="1", write=lambda x: 24.0 * turns(x), units=(minutes(radius),)),
+            Layout("degrees", 1, "angles in degrees", lambda x: radius * hand(x / 360.0), False, of="Sphere(1)", size="1",
+                   write=lambda x: 360.0 * turns(x)),
+            Layout("radians", 1, "angles in radians", lambda x: radius * hand(0.5 * x / np.pi), False, of="Sphere(1)", size="1",
+                   write=lambda x: 2.0 * np.pi * turns(x), units=(radians(radius),)),
         )  # fmt: skip
+
+    @property
+    def units(self) -> tuple[LengthUnit, ...]:
+        return (degrees(self.radius),)
 
     @property
     def embedding(self) -> Embedding:
@@ -207,7 +219,31 @@ def _direction(degrees: Array) -> Array:
     return np.stack([east * np.cos(longitude), east * np.sin(longitude), np.sin(latitude)], axis=-1)
 
 
-def hand(turns: Array) -> Array:
+def _latitude_longitude(points: Array) -> Array:
+    x, y, z = points.T
+    return np.rad2deg(np.stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)], axis=-1))
+
+
+def hand(turned: Array) -> Array:
     """The hand of a clock after these turns from the top."""
-    angle = 2.0 * np.pi * (turns - np.round(turns))
+    angle = 2.0 * np.pi * (turned - np.round(turned))
     return np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)
+
+
+def turns(hands: Array) -> Array:
+    """The inverse of :func:`hand`, from 0 up to 1."""
+    return np.asarray(np.arctan2(hands[..., :1], hands[..., 1:]) / (2.0 * np.pi)) % 1.0
+
+
+def within_a_day(hours: Array) -> Array:
+    return np.where((hours >= 0.0) & (hours <= 24.0), hours, np.nan)
+
+
+def time_of_day(seconds: float) -> str:
+    """HH:MM:SS of seconds since midnight.
+
+    >>> time_of_day(27_108.4), time_of_day(86_399.9)
+    ('07:31:48', '00:00:00')
+    """
+    whole = round(seconds) % 86_400
+    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"

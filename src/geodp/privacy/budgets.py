@@ -37,6 +37,7 @@ from geodp.privacy.amounts import (
     in_steps,
     power_sum,
     root,
+    shown_above,
 )
 from geodp.privacy.cost import ApproximateCost, ConcentratedCost, Cost, GaussianCost, PureCost, SumCost, concentrated_rho, cost_of
 from geodp.privacy.neighbours import REPLACE_ONE
@@ -307,6 +308,20 @@ class Budget:
         spent = Amount(**{name: value for name, value in numbers.items() if value > 0})
         return [self.cost, cost_claimed(spent)] if spent.numbers else [self.cost]
 
+    def cells(self) -> list[str]:
+        """The budget as a row of the table of :data:`COLUMNS`."""
+        promised = " and ".join(f"{name} {value:.6g}" for name, value in self.promise.parameters().items())
+        if self.unit not in promised.split() and " and " not in self.unit:
+            promised = f"{promised} as rho {described(self.total)}"
+        bounds = map(_above, (self.advantage, self.epsilon_at(1e-6)))
+        return [self.dataset, promised, described(self.spent), described(self.left), *bounds]
+
+    @property
+    def used(self) -> float:
+        """The part that is spent, from 0 to 1: of epsilon and delta, the larger part."""
+        pairs = zip(_numbers(self.spent), _numbers(self.total), strict=True)
+        return float(max(spent / total if total else Decimal(0) for spent, total in pairs))
+
     def __str__(self) -> str:
         pairs = zip(self.unit.split(" and "), _numbers(self.spent), _numbers(self.total), strict=True)
         spent = " and ".join(f"{name} {_short(spent)} of {_short(total)}" for name, spent, total in pairs)
@@ -318,6 +333,16 @@ class Budget:
             ("all of it", f"advantage at most {advantage}, epsilon {epsilon} at delta 1e-6"),
         ]
         return "\n".join(f"{name:<12}{text}" for name, text in lines)
+
+
+#: The columns of :meth:`Budget.cells`.
+COLUMNS = ("data set", "budget", "spent", "left", "advantage", "epsilon at delta 1e-6")
+
+
+def _above(bound: float) -> str:
+    """A bound to a few digits, rounded up."""
+    # twelve digits first: 1.3 as a float is a little more than 1.3, and would be shown as 1.301
+    return shown_above(Decimal(f"{bound:.12g}"), digits=4) if math.isfinite(bound) else "none known"
 
 
 def _numbers(value: Decimal | EpsilonDelta) -> tuple[Decimal, ...]:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from geodp.inputs import real_number
 from geodp.privacy.amounts import Amount, Number, amount_of, exact_epsilon, exact_number, shown, shown_above
-from geodp.privacy.budgets import PAIR, PURE, UNITS, Budget, EpsilonDelta, NoPrice, Terms, cost_claimed, terms_of
+from geodp.privacy.budgets import COLUMNS, PAIR, PURE, UNITS, Budget, EpsilonDelta, NoPrice, Terms, cost_claimed, terms_of
 from geodp.privacy.cost import Cost, PureCost, compose, cost_from_dict
 from geodp.privacy.database import (
     CHARGES,
@@ -35,6 +35,7 @@ from geodp.privacy.database import (
 )
 from geodp.privacy.neighbours import REPLACE_ONE, covers
 from geodp.privacy.notions import Privacy
+from geodp.showing import Pictured, as_html, table_html
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -99,7 +100,7 @@ class Charge:
 
 
 @final
-class Ledger:
+class Ledger(Pictured):
     r"""Budgets of data sets, and the charges against them, in a SQLite file or a PostgreSQL database.
 
     ``url`` is ``sqlite:///`` and a path, or ``postgresql+psycopg://user:password@host/database``. Nothing is read or written
@@ -162,6 +163,13 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"<Ledger {self._database.name}>"
+
+    def _repr_html_(self) -> str:
+        try:
+            rows = [self.budget(name).cells() for name in self.datasets()]
+        except LedgerError as error:
+            return as_html(f"Ledger {self._database.name}", [("", str(error))])
+        return table_html(f"Ledger {self._database.name}", COLUMNS, rows)
 
     def __reduce__(self) -> tuple[Callable[[URL, float, bool], Ledger], tuple[URL, float, bool]]:
         # by the engine's URL, whose path is absolute: the process that unpickles may have another working directory

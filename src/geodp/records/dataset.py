@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from geodp.inputs import refuse_mask
 from geodp.manifolds import Manifold
+from geodp.manifolds.notation import Notation
 from geodp.records.chunks import count_records, discreet, is_dask, only_the_kind
 from geodp.records.persons import Indices, Persons, check_known, check_length, key_of, open_persons, select_records, whole
 from geodp.records.sources import Columns, is_column, load
@@ -90,6 +91,8 @@ class Dataset:
     layout: str | None = None
     header: bool | None = None
     mask: str | os.PathLike[str] | None = None
+    #: How the records were written, if they were read from columns: releases are written the same way.
+    written: Notation | None = None
 
     def __post_init__(self) -> None:
         if self.neighbours not in get_args(Change):
@@ -146,11 +149,16 @@ class Dataset:
         found = load(self.x, manifold, named, columns=self.columns, layout=self.layout, header=self.header, mask=self.mask)
         known = dict(zip(named, found.labels, strict=True))
         unit, by = (known[label] if is_column(label) else label for label in (self.unit, self.by))
-        return Dataset(found.x, unit, self.neighbours, by, self.groups, self.labels)
+        written = found.written or self.written
+        return Dataset(found.x, unit, self.neighbours, by, self.groups, self.labels, written=written)
 
     def __repr__(self) -> str:
         said = [f"{name}=..." for name in ("unit", "by") if getattr(self, name) is not None]
         return f"Dataset({', '.join(['...', *said])}, neighbours={self.neighbours!r})"
+
+    def notation(self, manifold: Manifold) -> Notation | None:
+        """How the records were written, if that was on this manifold."""
+        return self.written if self.written is not None and self.written.manifold == manifold else None
 
     def open(self, manifold: Manifold) -> Members:
         """The members: records, or persons."""

@@ -17,6 +17,7 @@ from geodp.files.asked import Asked
 from geodp.files.messages import FileError
 from geodp.inputs import Array
 from geodp.manifolds import Manifold, Rotations
+from geodp.manifolds.notation import Notation
 from geodp.records.chunks import as_array, is_array_like, is_dask, only_the_kind
 from geodp.records.frames import FrameTable, as_frame
 
@@ -114,7 +115,7 @@ class _Source:
             dtype=np.float64,
             meta=np.empty((0,) * (1 + len(shape))),
         )
-        return Found(points, [], choice)
+        return Found(points, [], Notation(self.manifold, choice))
 
     def _from_chunks(self, chunks: Callable[[], Iterable[Any]]) -> Found:
         """Each chunk by itself, and its labels in a function of their own, which reads the chunks once more."""
@@ -125,7 +126,8 @@ class _Source:
         def beside(i: int) -> Callable[[], Iterator[Any]]:
             return lambda: (self.load(chunk).labels[i] for chunk in chunks())
 
-        return Found(points, [beside(i) for i in range(len(self.labels))], None)
+        written = None if self.layout in (None, "auto") else Notation.named(self.manifold, self.layout)
+        return Found(points, [beside(i) for i in range(len(self.labels))], written)
 
     def _check_plain(self, x: Any) -> None:
         if self.labels:

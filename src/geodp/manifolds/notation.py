@@ -1,0 +1,127 @@
+"""How points and lengths of a manifold are written for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from geodp.inputs import Array, is_line
+from geodp.manifolds.layout import Layout
+from geodp.manifolds.manifold import Manifold
+from geodp.manifolds.units import LengthUnit, short
+
+#: Cells of a row on one line of text.
+_PER_LINE = 6
+
+
+@final
+@dataclass(frozen=True)
+class Notation:
+    """The layout that records were read in, and the names of its columns. Everything in it is public.
+
+    Without a layout (records came as arrays) points are written as arrays, and lengths in the units of the manifold, if any.
+
+    >>> from geodp import Sphere
+    >>> places = Notation.named(Sphere(2), "latlon")
+    >>> places.point(Sphere(2).origin), places.length(0.00587)
+    ('lat 90, lon 0', '0.00587 = 0.336 degrees = 37.4 km')
+    """
+
+    manifold: Manifold
+    layout: Layout | None = None
+    #: In the order of the layout; empty if they have no names.
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def named(cls, manifold: Manifold, layout: str, columns: Sequence[str] = ()) -> Notation:
+        """The notation of a layout given by its name, or a sentence."""
+        found = [choice for choice in manifold.layouts if choice.name == layout]
+        if not found:
+            known = ", ".join(choice.name for choice in manifold.layouts)
+            raise ValueError(f"{manifold} has no layout {layout!r}: name one of {known}")
+        if columns and len(columns) != found[0].columns:
+            raise ValueError(f"the layout {layout} has {found[0].columns} columns, but {len(columns)} names were given")
+        return cls(manifold, found[0], tuple(columns))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns: those of the file, or the usual ones of the layout."""
+        if self.columns or self.layout is None or not self.layout.names:
+            return self.columns
+        return tuple(names[0] for names in self.layout.names[0])
+
+    @property
+    def units(self) -> tuple[LengthUnit, ...]:
+        """The units of lengths: those of the layout, or else of the manifold."""
+        own = None if self.layout is None else self.layout.units
+        return self.manifold.units if own is None else own
+
+    @property
+    def writes(self) -> bool:
+        """Whether points are written in another way than as the manifold's own arrays."""
+        return self.layout is not None and (self.layout.write is not None or bool(self.columns))
+
+    def cells(self, point: Array) -> list[float | str]:
+        """A point as a row of the file: numbers, or texts such as clock times."""
+        assert self.layout is not None
+        row = self.layout.row(point)
+        return row.tolist() if self.layout.text is None else [self.layout.text(number) for number in row.tolist()]
+
+    def point(self, point: Array) -> str:
+        """A point in words, in lines of six columns; empty if it is written as an array."""
+        if not self.writes:
+            return ""
+        texts = [cell if isinstance(cell, str) else f"{cell:.6g}" for cell in self.cells(point)]
+        names = self.names or ("",) * len(texts)
+        named = [f"{name} {text}".strip() for name, text in zip(names, texts, strict=True)]
+        return ",\n".join(", ".join(named[i : i + _PER_LINE]) for i in range(0, len(named), _PER_LINE))
+
+    def length(self, length: float, digits: int = 3) -> str:
+        """A length in words, with all its units; ``digits`` are those of the length itself.
+
+        >>> from geodp import SPD, Euclidean
+        >>> Notation(SPD(3)).length(0.0702), Notation(Euclidean(2)).length(0.0702)
+        ('0.0702 = 3.57% in standard deviations', '0.0702')
+        """
+        said = [unit.say(length) for unit in self.units if math.isfinite(unit.convert(length))]
+        return " = ".join([short(length) if digits == 3 else f"{length:.{digits}g}", *said])
+
+    def lengths(self, length: float) -> dict[str, float]:
+        """A length by the names of its units, for JSON."""
+        found = {unit.name: unit.convert(length) for unit in self.units}
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+    def to_dict(self) -> dict[str, Any] | None:
+        """The layout and the columns, for JSON; None if there is no layout."""
+        return None if self.layout is None else {"name": self.layout.name, "columns": list(self.columns)}
+
+    @classmethod
+    def from_dict(cls, manifold: Manifold, stored: Any) -> Notation:
+        """What :meth:`to_dict` made, or a ``ValueError``."""
+        if stored is None:
+            return cls(manifold)
+        columns = stored["columns"]
+        if not isinstance(columns, list) or not all(map(is_line, columns)):
+            raise ValueError("the columns of a layout must be lines of text")
+        return cls.named(manifold, stored["name"], columns)
+
+    def agrees(self, stored: Any, point: Array) -> bool:
+        """Whether stored cells are this point, up to rounding."""
+        found = self.cells(point)
+        if not isinstance(stored, list) or len(stored) != len(found):
+            return False
+        if self.layout is not None and self.layout.text is not None:
+            return stored == found
+        return bool(np.allclose(np.asarray(stored, dtype=np.float64), np.asarray(found), rtol=1e-9, atol=1e-9))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Notation):
+            return NotImplemented
+        return (self.manifold, self.to_dict()) == (other.manifold, other.to_dict())
+
+    def __hash__(self) -> int:
+        return hash((self.manifold, self.columns))

@@ -1,0 +1,92 @@
+"""Geodesic lengths in the units that people use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class LengthUnit(NamedTuple):
+    """A unit for geodesic lengths: its name, the number for a length, and that number in words.
+
+    A length may be an error bound. Then the number must bound what its words are about, so it does not decrease with the length.
+    """
+
+    name: str
+    convert: Callable[[float], float]
+    words: Callable[[float], str]
+
+    def say(self, length: float) -> str:
+        return self.words(self.convert(length))
+
+
+def short(number: float) -> str:
+    """Three digits, without an exponent where people would write none.
+
+    >>> short(0.0058712), short(1273.5), short(3e-9)
+    ('0.00587', '1,274', '3e-09')
+    """
+    return f"{number:,.0f}" if 999.5 <= abs(number) < 1e7 else f"{number:.3g}"
+
+
+def degrees(radius: float = 1.0) -> LengthUnit:
+    """Angles at the centre of a circle of this radius."""
+    return LengthUnit("degrees", lambda length: math.degrees(length / radius), lambda x: f"{short(x)} degrees")
+
+
+def radians(radius: float = 1.0) -> LengthUnit:
+    """The same angles in radians."""
+    return LengthUnit("radians", lambda length: length / radius, lambda x: f"{short(x)} radians")
+
+
+def kilometres(radius: float = 1.0) -> LengthUnit:
+    """Along the surface of the Earth, taken for a sphere of its mean radius (IUGG)."""
+
+    def words(x: float) -> str:
+        return f"{short(x)} km" if x >= 1.0 else f"{short(1000.0 * x)} m"
+
+    return LengthUnit("kilometres", lambda length: 6371.0088 * length / radius, words)
+
+
+def minutes(radius: float = 1.0) -> LengthUnit:
+    """Of a day that goes once round the circle."""
+
+    def words(x: float) -> str:
+        return f"{short(60.0 * x)} seconds" if x < 1.0 else f"{short(x)} minutes" if x < 180.0 else f"{short(x / 60.0)} hours"
+
+    return LengthUnit("minutes", lambda length: 1440.0 * length / (2.0 * math.pi * radius), words)
+
+
+def share_points(radius: float = 1.0) -> LengthUnit:
+    """By how much any share of a composition can differ.
+
+    For unit vectors ``p`` and ``q`` at the angle ``a``, ``|p_i^2 - q_i^2| <= |p - q| |p + q|/2 = sin(a)``.
+    """
+
+    def convert(length: float) -> float:
+        return 100.0 * math.sin(min(length / radius, 0.5 * math.pi))
+
+    return LengthUnit("percentage_points", convert, lambda x: f"{short(x)} percentage points in any share")
+
+
+def factor(of: str) -> LengthUnit:
+    """The factor ``exp(length/2)`` of standard deviations, where the length bounds logarithms of variances."""
+
+    def convert(length: float) -> float:
+        return math.exp(0.5 * length) if length < 1400.0 else math.inf
+
+    def words(x: float) -> str:
+        return f"{short(100.0 * (x - 1.0))}% in {of}" if x < 2.0 else f"a factor of {short(x)} in {of}"
+
+    return LengthUnit("standard_deviation_factor", convert, words)
+
+
+def percent_of_size() -> LengthUnit:
+    """The full Procrustes distance of shapes: the root of the sum of squares that is left when one is moved, turned and scaled
+    onto another of size 1."""
+
+    def convert(length: float) -> float:
+        return 100.0 * math.sin(min(length, 0.5 * math.pi))
+
+    return LengthUnit("percent_of_size", convert, lambda x: f"{short(x)}% of the size")

@@ -1,0 +1,54 @@
+"""What an error means, in one line: against what was known before, and against how much the records vary.
+
+Everything here is computed from public numbers and from what was released.
+"""
+
+from __future__ import annotations
+
+import math
+
+#: What an error is called that with probability 95% is at most this part of the radius of the ball.
+WORDS = ((0.05, "precise"), (0.3, "fair"), (1.0, "coarse"))
+
+SAYS_NOTHING = "this release says nothing about the data: its expected error exceeds the radius of the ball"
+
+
+def verdict(expected: float, error_95: float, radius: float, known: str = "the radius of the ball") -> str:
+    """A word and a number for an error of a release whose value was known to be within ``radius`` before.
+
+    >>> verdict(0.01, 0.02, 1.0)
+    'precise: the 95% error is 2% of the radius of the ball'
+    >>> verdict(0.7, 1.2, 1.0)
+    'next to nothing: the 95% error is as large as the ball'
+    """
+    if expected > radius:
+        return SAYS_NOTHING
+    for most, word in WORDS:
+        if error_95 < most * radius:
+            return f"{word}: the 95% error is {percent(error_95 / radius)} of {known}"
+    return "next to nothing: the 95% error is as large as the ball"
+
+
+def against_spread(expected: float, deviation: float, n: int, unit: str = "record") -> str:
+    """An error against the standard deviation of ``n`` records or persons, and against what sampling them errs.
+
+    The mean of ``n`` independent records of a population is about ``deviation/sqrt(n)`` from that of the population.
+
+    >>> against_spread(0.01, 0.3, 900)
+    'on average noise errs 3.3% of the standard deviation of the records, as much as sampling 900 of them'
+    """
+    if not deviation > 0.0 or n < 1:
+        return "the released spread is zero, so the error cannot be compared with it"
+    times = expected / (deviation / math.sqrt(n))
+    much = "as much as" if 0.95 <= times <= 1.05 else f"{times:.2g} times as much as"
+    part = f"on average noise errs {percent(expected / deviation)} of the standard deviation of the {unit}s"
+    return f"{part}, {much} sampling {n} of them"
+
+
+def percent(ratio: float) -> str:
+    """A ratio in percent, two digits.
+
+    >>> percent(0.0333), percent(1.5), percent(0.0000123)
+    ('3.3%', '150%', '0.0012%')
+    """
+    return f"{100.0 * ratio:.0f}%" if ratio >= 0.1 else f"{100.0 * ratio:.2g}%"
