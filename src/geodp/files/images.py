@@ -6,7 +6,10 @@ The size of the image, the meaning its header states and the mask are public.
 from __future__ import annotations
 
 import importlib
+import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +82,24 @@ def _load(path: Path) -> Any:
     except ImportError:
         raise FileError(f"reading {path} needs nibabel: pip install 'geodp[nifti]'") from None
     try:
-        image = nibabel.load(path)
+        with _no_log(nibabel.imageglobals.logger):
+            image = nibabel.load(path)
         kind = np.dtype(image.get_data_dtype())
     except Exception:
         raise _damaged(path) from None
     if kind.kind not in "fiu":
         raise FileError(f"{path} is an image of dtype {short(kind)}, but records are real numbers")
     return image
+
+
+@contextmanager
+def _no_log(logger: logging.Logger) -> Iterator[None]:
+    """Nothing is written to the log of a library, whose lines may quote a file."""
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def _damaged(path: Path) -> FileError:

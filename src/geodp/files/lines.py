@@ -55,6 +55,8 @@ class Lines:
 
     def blocks(self, encoding: str) -> Iterator[list[str]]:
         """The lines, some megabytes of them at a time."""
+        if self.start and encoding == "utf-8-sig":
+            encoding = "utf-8"  # a byte order mark stands at the beginning of a file only
         # a byte that is no text is a value like any other: it must not raise
         with self.open() as file, io.TextIOWrapper(file, encoding=encoding, errors="replace") as text:
             while block := text.readlines(_BLOCK):

@@ -11,6 +11,7 @@ from typing import Any, Literal, Unpack, final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from geodp.files import Found
 from geodp.inputs import refuse_mask
 from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
@@ -131,9 +132,13 @@ class Dataset:
         cls,
         path: str | os.PathLike[str],
         manifold: Manifold,
+        *,
+        dask: bool = False,
         **who: Unpack[Who],
     ) -> Dataset:
         """The records in a file, read once and now. ``who`` is as for :class:`Dataset`; ``unit`` and ``by`` are columns.
+
+        With ``dask`` they are read in blocks, when they are needed, and may be more than fits memory: :func:`geodp.read_dask`.
 
         >>> from geodp import Sphere
         >>> Dataset.read("visits.csv", Sphere(2), unit="person")
@@ -141,13 +146,28 @@ class Dataset:
             ...
         geodp.files.FileError: there is no file visits.csv
         """
-        return cls(path, **who).load(manifold)
+        data = cls(path, **who)
+        if not dask:
+            return data.load(manifold)
+        from geodp.records.dask_files import read_dask_with_labels
+
+        if data.mask is not None:
+            raise ValueError("images are not read in blocks: leave out the mask, or Dask")
+        how: Any = {"columns": data.columns, "layout": data.layout or "auto", "header": data.header}
+        return data._filled(read_dask_with_labels(path, manifold, data._named, **how))
 
     def load(self, manifold: Manifold) -> Dataset:
         """The same with its records as points of the manifold, and its labels beside them: nothing is left to read."""
-        named = [column for column in (self.unit, self.by) if is_column(column)]
-        found = load(self.x, manifold, named, columns=self.columns, layout=self.layout, header=self.header, mask=self.mask)
-        known = dict(zip(named, found.labels, strict=True))
+        how: Any = {"columns": self.columns, "layout": self.layout, "header": self.header, "mask": self.mask}
+        return self._filled(load(self.x, manifold, self._named, **how))
+
+    @property
+    def _named(self) -> list[str | int]:
+        """The labels that are given by their columns."""
+        return [column for column in (self.unit, self.by) if is_column(column)]
+
+    def _filled(self, found: Found) -> Dataset:
+        known = dict(zip(self._named, found.labels, strict=True))
         unit, by = (known[label] if is_column(label) else label for label in (self.unit, self.by))
         written = found.written or self.written
         return Dataset(found.x, unit, self.neighbours, by, self.groups, self.labels, written=written)
