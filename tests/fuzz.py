@@ -1078,7 +1078,7 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     "labels": st.sampled_from(["public", "private", "secret", ""]),
     "coverage": st.sampled_from(["0.05", "0", "0.9", "-1", "nan", "x"]),
     "ball": st.sampled_from(["good.csv", "secret.npy", "no.json", "folder", ""]),
-    "spread": st.sampled_from(["0.5", "0", "-1", "nan", "1e300", "x"]),
+    "spread": st.sampled_from(["0.5", "0", "-1", "nan", "1e300", "x", "no.json", "good.csv", "folder"]),
     "find": st.sampled_from(["0.2", "0", "1", "nan", "x"]),
     "about": st.sampled_from(["center", "mean", "median", ""]),
     "first_spread": st.sampled_from(["good.csv", "no.csv", "folder", ""]),
@@ -1160,11 +1160,12 @@ def without_value(text: str) -> str:
     with contextlib.suppress(ValueError):
         stored = json.loads(text)
         if isinstance(stored, dict):
-            for name in ("value", "vector", "error"):  # an error may be computed from the value
+            for name in ("value", "vector", "error", "verdict", "layout", "in_units"):  # computed from the value
                 stored.pop(name, None)
         if isinstance(stored, list):
             for charge in stored:
-                (charge.get("receipt") or {}).pop("value", None)
+                for name in ("value", "verdict", "layout", "in_units"):
+                    (charge.get("receipt") or {}).pop(name, None)
         return json.dumps(stored)
     if text.startswith("PRIVATE ") and "\n  privacy " in text:
         return text[: text.index("\n")] + text[text.index("\n  privacy ") :]

@@ -80,7 +80,7 @@ def test_a_small_sphere_has_the_same_degrees() -> None:
 def test_six_hours_are_a_quarter_of_the_clock() -> None:
     said = Notation.named(Sphere(1), "clock")
     assert said.lengths(0.5 * math.pi)["minutes"] == pytest.approx(360.0)
-    assert said.length(0.0959931) == "0.096 = 22 minutes"
+    assert said.length(0.0959931) == "0.096 (22 minutes)"
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
@@ -119,8 +119,8 @@ def test_no_angle_of_a_torus_and_no_plane_of_a_rotation_turns_by_more_than_the_d
     p, q = some_points(torus, 100)[:50], some_points(torus, 100)[50:]
     turned = np.abs((np.rad2deg(torus.angles(p) - torus.angles(q)) + 180.0) % 360.0 - 180.0)
     assert (turned.max(axis=-1) <= np.rad2deg(torus.dist(p, q)) * (1.0 + 1e-9)).all()
-    assert Notation(Rotations(3)).length(math.pi / 6) == "0.524 = 30 degrees"
-    assert Notation(Grassmann(1, 3)).length(math.pi / 6) == "0.524 = 30 degrees"
+    assert Notation(Rotations(3)).length(math.pi / 6) == "0.524 (30 degrees)"
+    assert Notation(Grassmann(1, 3)).length(math.pi / 6) == "0.524 (30 degrees)"
 
 
 def test_the_percent_of_a_shape_are_what_procrustes_leaves_over() -> None:

@@ -295,11 +295,12 @@ def test_the_numbers_of_a_plan_stand_below_each_other_and_the_scale_says_what_it
         found = plan(ball, 1000, 10.0)
         lines = str(found).splitlines()
         assert lines[1] == f"  mechanism        {found.noise.name}"
-        rows, table = lines[2:9], [line for line in lines[10:] if " with the bound" not in line and " ambient noise" not in line]
+        rows, table = lines[2:9], [line for line in lines[11:] if " with the bound" not in line and " ambient noise" not in line]
         assert [row[2:17].strip() for row in rows][:3] == ["sensitivity", "noise scale", "expected error"]
         for row in rows:
             assert re.fullmatch(r"  \S.{14}  [0-9].*", row), row
-        assert lines[9].startswith("  cost             epsilon 10, rho ")
+        assert lines[9] == f"  verdict          {found.verdict()}"
+        assert lines[10].startswith("  cost             epsilon 10, rho ")
         assert re.fullmatch(r" +all mechanisms +expected error +95% within .*", table[0])
         for option, line in zip(found.options, table[1:], strict=True):
             assert option.name in line

@@ -189,7 +189,7 @@ def test_regions_and_comparisons_say_what_they_are() -> None:
     x = Population(ball, [0.2, 0.1]).sample(400, rng)
     mean, spread = private_mean(x, ball, 1.0), private_covariance(x, ball, 1.0)
     region, comparison = confidence_region(mean, spread), compare(mean, mean, spread)
-    assert str(region).startswith("CONFIDENCE REGION\n  radius")
+    assert str(region).startswith("CONFIDENCE REGION\n  center")
     assert "without a variance or a covariance" in str(comparison)
     assert "without a variance" not in str(compare(mean, mean, spread, spread))
     for each in (region, comparison):

@@ -49,7 +49,7 @@ from geodp.privacy.cost import Cost, compose, cost_from_dict, cost_of, laplace_r
 from geodp.privacy.neighbours import Unit, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
-from geodp.receipt import about_point, cost_in_words, cost_of_parts, from_layout, in_layout, parts_of
+from geodp.receipt import SIMULATION, about_point, cost_in_words, cost_of_parts, from_layout, in_layout, parts_of
 from geodp.records.dataset import Dataset, Who
 from geodp.release import Account, computed, used
 from geodp.showing import Row, Shown
@@ -307,7 +307,7 @@ class BallRelease(Shown):
         raise ValueError("this is not the JSON text of a ball that was found: pass what BallRelease.to_json returned")
 
     def head(self) -> str:
-        return "PRIVATE BALL: public from now on" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        return "PRIVATE BALL: public from now on" if self.private else SIMULATION
 
     def rows(self) -> list[Row]:
         start = self.search.start

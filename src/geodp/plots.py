@@ -1,29 +1,89 @@
-"""Pictures. Importing this module imports matplotlib."""
+"""Pictures of results. Importing this module imports matplotlib.
+
+``.plot()`` of a ball, a plan, a release of any kind, a confidence region or a ledger draws it and returns a :class:`Picture`,
+which notebooks show. All of it is made of public numbers and of what was released.
+
+*The chart.* A release on any manifold is drawn in a plane of the tangent space at the centre of the ball: the plane through the
+centre and the released point, in which their distance is true. The projection of a ball of radius ``e`` about that point stays
+in the disc that is drawn, because ``log`` and the projection stretch no length, where curvature is positive up to the factor
+:func:`geodp.mechanisms.tangent.stretch_of_log`, with which the disc is drawn.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import math
+import os
+from collections.abc import Callable, Sequence
+from functools import singledispatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from geodp.chain import ChainPlan
 from geodp.files.writing import write_whole
+from geodp.finding import BallRelease
 from geodp.inputs import Array
 from geodp.manifolds import SPD, Manifold, PlanarShapes, SPDLogEuclidean, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.planning import plan
+from geodp.manifolds.notation import Notation
+from geodp.mechanisms.tangent import stretch_of_log
+from geodp.planning import Plan, plan
+from geodp.privacy.ledger import Ledger
 from geodp.privacy.notions import Privacy
+from geodp.receipt import SIMULATION, CoverageRelease, GroupedRelease, Release
+from geodp.regions import Comparison, ConfidenceRegion
+from geodp.spread import Components, CovarianceRelease, VarianceRelease
 
 if TYPE_CHECKING:
     from geodp.auditing import AuditResult
-    from geodp.regions import ConfidenceRegion
-    from geodp.spread import Components
 
 #: Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
+
+
+@final
+class Picture:
+    """A drawn figure: notebooks show it, and :meth:`save` writes it.
+
+    >>> from geodp import Ball, Sphere
+    >>> picture = Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5).plot()
+    >>> picture._repr_png_()[1:4]
+    b'PNG'
+    """
+
+    def __init__(self, figure: Figure) -> None:
+        self.figure = figure
+
+    def _repr_png_(self) -> bytes:
+        return self._drawn("png", 100)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the figure whole or not at all: .png, .svg or .pdf."""
+        write_whole(Path(path), self._drawn(Path(path).suffix.removeprefix("."), 150))
+
+    def _drawn(self, kind: str, dpi: int) -> bytes:
+        drawn = io.BytesIO()
+        self.figure.savefig(drawn, format=kind, dpi=dpi)
+        return drawn.getvalue()
+
+
+def picture(thing: Any, path: str | os.PathLike[str] | None = None) -> Picture:
+    """The picture of a result, also written to ``path`` if one is given."""
+    figure = _figure(thing)
+    if not getattr(thing, "private", True) and not figure.get_suptitle():
+        figure.suptitle(SIMULATION, color=ORANGE, fontsize=11)
+    found = Picture(figure)
+    if path is not None:
+        found.save(path)
+    return found
+
+
+@singledispatch
+def _figure(thing: Any) -> Figure:
+    raise TypeError(f"there is no picture of a {type(thing).__name__}")
 
 
 def ellipsoids(tensors: dict[str, Array], title: str, path: Path) -> None:
@@ -48,6 +108,21 @@ def _surface(tensor: Array) -> tuple[Array, Array, Array]:
 
 
 def error_against_n(ball: Ball, privacy: Privacy, around: int, path: Path) -> None:
+    """Draw :meth:`geodp.Plan.plot` into a file."""
+    _save(_error_against_n(ball, privacy, around, Notation(ball.manifold)), path)
+
+
+@_figure.register
+def _(planned: Plan) -> Figure:
+    return _error_against_n(planned.ball, planned.privacy, planned.n, planned.notation)
+
+
+@_figure.register
+def _(chain: ChainPlan) -> Figure:
+    return _figure(chain.mean)
+
+
+def _error_against_n(ball: Ball, privacy: Privacy, around: int, notation: Notation) -> Figure:
     """Expected error against the number of records: the release, every mechanism by itself, the paper's bound, ambient noise."""
     counts = np.unique(np.geomspace(max(around / 30.0, 5.0), around * 30.0, 13).astype(int))
     found: list[Any] = []
@@ -65,10 +140,20 @@ def error_against_n(ball: Ball, privacy: Privacy, around: int, path: Path) -> No
         if points:
             axes.loglog(*zip(*points, strict=True), line, color=colour, label=label, linewidth=2)
     axes.axvline(around, color="black", linewidth=0.8)
+    axes.axhline(ball.radius, color=GREEN, linewidth=1, label=f"radius of the ball: {notation.length(ball.radius)}")
     axes.set(xlabel="number of records", ylabel="expected error", title=f"{ball.manifold}, radius {ball.radius:g}, {privacy}")
     axes.grid(True, which="both", alpha=0.25)
-    axes.legend(frameon=False)
-    _save(figure, path)
+    axes.legend(frameon=False, fontsize=8)
+    _unit_axis(axes, notation)
+    return figure
+
+
+def _unit_axis(axes: Any, notation: Notation) -> None:
+    """A second vertical axis in a unit of lengths, if one is proportional to them."""
+    unit = notation.proportional
+    if unit is not None:
+        rate = unit.convert(1.0)
+        axes.secondary_yaxis("right", functions=(lambda x: x * rate, lambda x: x / rate)).set_ylabel(unit.name)
 
 
 def privacy_loss(result: AuditResult, path: Path) -> None:
@@ -104,6 +189,17 @@ def privacy_loss(result: AuditResult, path: Path) -> None:
 
 
 def principal_geodesics(components: Components, path: Path, count: int = 3) -> None:
+    """Draw :meth:`geodp.spread.Components.plot` into a file, for the first ``count`` components."""
+    _save(_geodesics(components, count), path)
+
+
+@_figure.register
+def _(release: CovarianceRelease) -> Figure:
+    return _geodesics(release.components())
+
+
+@_figure.register(Components)
+def _geodesics(components: Components, count: int = 3) -> Figure:
     """Principal geodesics, from two standard deviations below the base to two above it, a row each, the largest first.
 
     Small matrices are drawn as ellipses or ellipsoids along the geodesic, directions as arcs on a globe, shapes as outlines;
@@ -119,8 +215,12 @@ def principal_geodesics(components: Components, path: Path, count: int = 3) -> N
         both: Any = figure.subfigures(1, 2, width_ratios=(2, 1))
         draw(both[0], components, shown)
         _deviations(both[1].add_subplot(), components)
-    figure.suptitle(f"Principal geodesics on {manifold}", fontsize=11)
-    _save(figure, path)
+    figure.suptitle(_title(f"Principal geodesics on {manifold}", components.private), fontsize=11)
+    return figure
+
+
+def _title(text: str, private: bool) -> str:
+    return text if private else f"{SIMULATION}\n{text}"
 
 
 def _draws(manifold: Manifold) -> Callable[[Any, Components, int], None] | None:
@@ -192,8 +292,9 @@ def _arcs(figure: Any, components: Components, shown: int) -> None:
 
 
 def _globe(axes: Any, towards: Array, sphere: Manifold) -> Callable[[Array], Array]:
-    """Draws a globe with its meridians and parallels, seen from a point; returns how points become places on the page."""
-    frame = sphere.tangent(towards, np.eye(2))
+    """Draws a globe with its meridians and parallels, north upwards, seen from a point; returns where points are on the page."""
+    up = np.array([0.0, 0.0, 1.0]) - towards * (towards[2] / (towards @ towards))
+    frame = np.stack([np.cross(up, towards), up]) if np.linalg.vector_norm(up) > 1e-6 else sphere.tangent(towards, np.eye(2))
     frame = frame / np.linalg.vector_norm(frame, axis=-1, keepdims=True)
 
     def flat(points: Array) -> Array:
@@ -226,6 +327,16 @@ def _seen(axes: Any, ring: Array, towards: Array, flat: Callable[[Array], Array]
 
 
 def confidence_regions(regions: dict[str, ConfidenceRegion], path: Path) -> None:
+    """Draw confidence regions into a file, by their names."""
+    _save(_regions(regions), path)
+
+
+@_figure.register
+def _(region: ConfidenceRegion) -> Figure:
+    return _regions({f"{region.level:g}": region})
+
+
+def _regions(regions: dict[str, ConfidenceRegion]) -> Figure:
     """Confidence regions, by their names: on a globe for directions, elsewhere the parts that radii are made of.
 
     For 3x3 matrices also the mean and three points of the boundary as ellipsoids.
@@ -265,12 +376,355 @@ def confidence_regions(regions: dict[str, ConfidenceRegion], path: Path) -> None
         right.bar(positions + shift, heights, width=0.22, color=colour, label=part)
     right.set_xticks(positions, list(regions))
     right.set(ylabel="geodesic distance", title="radius")
+    _unit_axis(right, first.mean.notation)
     right.legend(frameon=False, fontsize=8)
-    figure.suptitle(f"Confidence regions for the mean, {manifold}, level {first.level:g}", fontsize=11)
-    _save(figure, path)
+    title = f"Confidence regions for the mean, {manifold}, level {first.level:g}"
+    figure.suptitle(_title(title, all(region.private for region in regions.values())), fontsize=11)
+    return figure
 
 
 def _save(figure: Figure, path: Path) -> None:
-    picture = io.BytesIO()
-    figure.savefig(picture, format=path.suffix.removeprefix("."), dpi=150)
-    write_whole(path, picture.getvalue())
+    Picture(figure).save(path)
+
+
+# ---------------------------------------------------------------------- balls and releases
+
+
+class _Chart:
+    """A plane of the tangent space at the centre of a ball, through a point if one is given; lengths in a unit of people.
+
+    On ``Sphere(2)`` the plane is the whole tangent space, with north upwards. Where there is one dimension only, it is a line.
+    """
+
+    def __init__(self, ball: Ball, notation: Notation, through: Array | None = None) -> None:
+        self.ball, self.notation, manifold = ball, notation, ball.manifold
+        axes = np.concatenate([manifold.scale_directions, np.eye(manifold.dim)])
+        towards = None if through is None else self.coordinates(through[None])[0]
+        if towards is not None and np.linalg.vector_norm(towards) > 1e-12:
+            axes = np.concatenate([axes[:1], towards[None], axes[1:]])
+        if isinstance(manifold, Sphere) and manifold.d == 2:
+            up = manifold.raw_project_tangent(ball.center, np.array([0.0, 0.0, 1.0]))
+            if np.linalg.vector_norm(up) > 1e-6:
+                axes = manifold.raw_coordinates(ball.center, np.stack([np.cross(up, ball.center), up]))
+        self.frame = _orthonormal_rows(axes, min(2, manifold.dim))
+        unit = notation.proportional
+        self.rate, self.unit = (1.0, "geodesic distance") if unit is None else (unit.convert(1.0), unit.name)
+        self.stretch = stretch_of_log(ball)
+
+    def coordinates(self, points: Array) -> Array:
+        """Normal coordinates at the centre."""
+        manifold, center = self.ball.manifold, self.ball.center
+        return manifold.raw_coordinates(center, manifold.raw_log(center, points))
+
+    def places(self, points: Array) -> Array:
+        """Where points are in the plane."""
+        flat = self.rate * self.coordinates(points) @ self.frame.T
+        return flat if flat.shape[-1] == 2 else np.concatenate([flat, np.zeros_like(flat)], axis=-1)
+
+    def disc(self, axes: Any, place: Array, radius: float, colour: str, label: str, **style: Any) -> None:
+        """What holds the points within a distance of a place."""
+        if len(self.frame) == 1:
+            ends = place[0] + self.rate * radius * np.array([-1.0, 1.0])
+            axes.plot(ends, place[[1, 1]], color=colour, label=label, linewidth=6, solid_capstyle="butt", alpha=0.6)
+            return
+        angles = np.linspace(0.0, 2.0 * np.pi, 181)
+        ring = place + self.rate * radius * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+        axes.plot(*ring.T, color=colour, label=label, **style)
+        axes.fill(*ring.T, color=colour, alpha=0.10, linewidth=0)
+
+    def finish(self, axes: Any, title: str, place: Array, reach: float) -> None:
+        """Limits about a place, labels and legend."""
+        half = 1.15 * self.rate * reach
+        axes.set(xlim=(place[0] - half, place[0] + half), xlabel=f"{self.unit} from the centre of the ball")
+        axes.set_title(title, fontsize=10)
+        axes.grid(True, alpha=0.25)
+        if len(self.frame) == 2:
+            axes.set(ylim=(place[1] - half, place[1] + half), aspect="equal")
+        else:
+            axes.set(ylim=(-1.0, 1.0), yticks=[], xlabel=", ".join(self.notation.names) or axes.get_xlabel())
+            if self.notation.layout is not None:
+                axes.xaxis.set_major_formatter(lambda x, _: self._cell(x))
+        axes.locator_params(axis="x", nbins=5)
+        axes.legend(
+            frameon=False,
+            fontsize=8,
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.14 if len(self.frame) == 2 else -0.75),
+            borderaxespad=0.0,
+        )
+
+    def _cell(self, x: float) -> str:
+        """What the file would hold at a place of the line."""
+        manifold, center = self.ball.manifold, self.ball.center
+        point = manifold.raw_exp(center, manifold.raw_tangent(center, np.array([x / self.rate]) @ self.frame))
+        cell = self.notation.cells(point)[0]
+        return cell if isinstance(cell, str) else f"{cell:.6g}"
+
+
+def _panels(count: int, dim: int = 2) -> tuple[Figure, list[Any]]:
+    """A figure with panels side by side, low ones for a line, and room for their legends below."""
+    width, height = 4.6 * count + 0.4, 5.6 if dim > 1 else 2.9
+    figure = Figure(figsize=(width, height))
+    figure.subplots_adjust(left=0.62 / width + 0.02, right=0.98, top=1.0 - 0.75 / height, bottom=1.45 / height, wspace=0.26)
+    return figure, [(1, count, i + 1) for i in range(count)]
+
+
+def _orthonormal_rows(vectors: Array, count: int) -> Array:
+    """The first directions of these vectors that are not in the span of those before."""
+    found: list[Array] = []
+    for vector in vectors:
+        rest = vector / np.linalg.vector_norm(vector)
+        for row in found:
+            rest = rest - (rest @ row) * row
+        length = float(np.linalg.vector_norm(rest))
+        if length > 1e-6 and len(found) < count:
+            found.append(rest / length)
+    return np.array(found)
+
+
+def _written_point(point: Array, notation: Notation) -> str:
+    """A point for a legend: in its layout if that is short, else in words."""
+    written = notation.point(point)
+    return written if written and "\n" not in written and len(written) < 60 else notation.manifold.in_words(point)
+
+
+@_figure.register
+def _(ball: Ball) -> Figure:
+    (figure, places), chart = _panels(1, ball.manifold.dim), _Chart(ball, Notation(ball.manifold))
+    axes = figure.add_subplot(*places[0])
+    chart.disc(axes, np.zeros(2), ball.radius, GREY, f"radius {chart.notation.length(ball.radius)}")
+    axes.plot(0.0, 0.0, "+", color="black", label="centre")
+    chart.finish(axes, f"Public ball on {ball.manifold}", np.zeros(2), ball.radius)
+    return figure
+
+
+@_figure.register
+def _(release: BallRelease) -> Figure:
+    (figure, places), notation = _panels(1, release.ball.manifold.dim), release.notation
+    start, found = release.search.start, release.ball
+    outer = start if isinstance(start, Ball) else found
+    axes, chart = figure.add_subplot(*places[0]), _Chart(outer, notation, found.center)
+    place = chart.places(found.center[None])[0]
+    if isinstance(start, Ball):
+        chart.disc(axes, np.zeros(2), start.radius, GREY, f"before: radius {notation.length(start.radius)}")
+    chart.disc(axes, place, found.radius, BLUE, f"after: radius {notation.length(found.radius)}")
+    axes.plot(*place, "+", color="black", label=_written_point(found.center, notation) or "centre")
+    chart.finish(axes, f"Private ball on {found.manifold}", np.zeros(2) if isinstance(start, Ball) else place, outer.radius)
+    return figure
+
+
+@_figure.register
+def _(release: Release) -> Figure:
+    return before_and_after(release) if release.is_point else _number(release)
+
+
+def before_and_after(release: Release, records: Array | None = None, true: Array | None = None) -> Figure:
+    """A released point: what it looks like, the public ball before, and the point with its error after.
+
+    ``records`` and ``true`` are for demonstrations, which are not private.
+    """
+    notation, point, error = release.notation, release.value, release.error_quantile(0.95)
+    ball = release.ball or _about(point, error, release.manifold)
+    chart, portrait = _Chart(ball, notation, point), _portrait(release.manifold)
+    titles = ["before: the public ball"] * (release.ball is not None) + ["after: the error"]
+    figure, panels = _panels(len(titles) + (portrait is not None), release.manifold.dim)
+    if portrait is not None:
+        portrait(figure, panels.pop(0), release, true)
+    place, reach = chart.places(point[None])[0], min(chart.stretch * error, 2.0 * ball.radius)
+    said = _written_point(point, notation)
+    for title, panel in zip(titles, panels, strict=True):
+        axes = figure.add_subplot(*panel)
+        if release.ball is not None:
+            chart.disc(axes, np.zeros(2), ball.radius, GREY, f"public ball: radius {notation.length(ball.radius)}")
+        if records is not None:
+            places = chart.places(ball.clip(records))
+            axes.plot(*places.T, ".", color=GREY, markersize=3, alpha=0.5, label="records, moved into the ball")
+        chart.disc(axes, place, reach, BLUE, f"95% error: {notation.length(error)}", linewidth=1.5)
+        axes.plot(*place, "o", color=BLUE, markersize=5, label=f"released: {said}" if said else "released")
+        if true is not None:
+            axes.plot(*chart.places(true[None])[0], "x", color=ORANGE, markersize=8, label="true mean")
+        before = title.startswith("before")
+        chart.finish(axes, title, np.zeros(2) if before else place, ball.radius if before else 1.5 * reach)
+    title = f"{release.statistic.kind.capitalize()} on {release.manifold}, {release.privacy}"
+    figure.suptitle(_title(title, release.private), fontsize=11)
+    return figure
+
+
+def _portrait(manifold: Manifold) -> Callable[[Figure, tuple[int, int, int], Release, Array | None], None] | None:
+    """How a released point of the manifold is drawn as what it is, if it can be."""
+    if isinstance(manifold, SPD | SPDLogEuclidean) and manifold.k in (2, 3):
+        return _ellipsoid_portrait
+    if isinstance(manifold, PlanarShapes):
+        return _outline_portrait
+    return _globe_portrait if isinstance(manifold, Sphere) and manifold.d == 2 else None
+
+
+def _ellipsoid_portrait(figure: Figure, panel: tuple[int, int, int], release: Release, true: Array | None) -> None:
+    """The released matrix, and in outline those that have all standard deviations at either end of the error."""
+    tensors = [(release.value, BLUE, "released"), *([] if true is None else [(true, ORANGE, "true mean")])]
+    ends = np.exp(0.5 * release.error_quantile(0.95) * np.array([-1.0, 1.0]))
+    reach = float(ends[1]) * max(float(np.sqrt(np.linalg.eigvalsh(tensor)[-1])) for tensor, _, _ in tensors)
+    angles = np.linspace(0.0, 2.0 * np.pi, 100)
+    if len(release.value) == 3:
+        axes: Any = figure.add_subplot(*panel, projection="3d")
+        for tensor, colour, name in tensors:
+            axes.plot_surface(*_surface(tensor), color=colour, alpha=0.35, linewidth=0, rstride=2, cstride=2, label=name)
+        axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-reach, reach))
+        axes.set_box_aspect((1, 1, 1))
+    else:
+        axes = figure.add_subplot(*panel)
+        unit = np.stack([np.cos(angles), np.sin(angles)])
+        for tensor, colour, name in tensors:
+            ellipse = np.linalg.cholesky(tensor) @ unit
+            axes.fill(*ellipse, color=colour, alpha=0.35, label=name)
+            for end in ends if colour == BLUE else ():
+                axes.plot(*(end * ellipse), color=colour, linewidth=1, linestyle="--")
+        axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+    axes.locator_params(nbins=4)
+    axes.set_title("the matrix: axes are standard deviations", fontsize=10)
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.04))
+
+
+def _outline_portrait(figure: Figure, panel: tuple[int, int, int], release: Release, true: Array | None) -> None:
+    axes = figure.add_subplot(*panel)
+    for shape, colour, name in [(release.value, BLUE, "released"), *([] if true is None else [(true, ORANGE, "true mean")])]:
+        axes.plot(*np.concatenate([shape, shape[:1]]).T, "o-", color=colour, markersize=4, label=name)
+    axes.set(aspect="equal", title="the shape, of size 1")
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _globe_portrait(figure: Figure, panel: tuple[int, int, int], release: Release, true: Array | None) -> None:
+    axes, manifold = figure.add_subplot(*panel), release.manifold
+    center = release.value if release.ball is None else release.ball.center
+    flat = _globe(axes, center, manifold)
+    angles = np.linspace(0.0, 2.0 * np.pi, 181)
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    for base, radius, colour in (
+        (center, 0.0 if release.ball is None else release.ball.radius, GREY),
+        (release.value, min(release.error_quantile(0.95), 0.5 * manifold.diameter), BLUE),
+    ):
+        axes.plot(*flat(manifold.exp(base, manifold.tangent(base, radius * circle))).T, color=colour, linewidth=1.5)
+    axes.plot(*flat(release.value[None]).T, "o", color=BLUE, markersize=4)
+    axes.set_title("where it is", fontsize=10)
+
+
+def _about(point: Array, reach: float, manifold: Manifold) -> Ball:
+    """A ball to draw in, where there is none."""
+    most = Ball(manifold, point, 1e-3).max_radius
+    return Ball(manifold, point, min(max(2.0 * reach, 1e-6), 0.9 * most))
+
+
+def _number(release: Release) -> Figure:
+    """Released numbers with their error bars."""
+    figure = Figure(figsize=(5.2, 3.0), layout="constrained")
+    axes = figure.add_subplot()
+    values, error = np.atleast_1d(release.value).ravel(), release.error_quantile(0.95)
+    axes.errorbar(values, np.arange(len(values)), xerr=error, fmt="o", color=BLUE, capsize=3)
+    axes.set(yticks=[], title=f"{release.statistic.kind} on {release.manifold}: within {error:.3g} with probability 95%")
+    return figure
+
+
+@_figure.register
+def _(release: CoverageRelease) -> Figure:
+    figure = Figure(figsize=(5.6, 2.6), layout="constrained")
+    axes, n, error = figure.add_subplot(), release.n or 0, release.error_quantile(0.95)
+    axes.barh(["in the ball", "valid"], [release.inside, release.valid], xerr=error, color=(BLUE, GREEN), alpha=0.8, capsize=3)
+    axes.axvline(n, color="black", linewidth=1, label=f"all {n} {release.unit}s")
+    axes.set(xlim=(0, 1.05 * max(n, 1) + error), xlabel=f"{release.unit}s; bars are the 95% error of both")
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+@_figure.register
+def _(release: VarianceRelease) -> Figure:
+    return _intervals({f"about the {release.about}": release})
+
+
+def _intervals(releases: dict[str, VarianceRelease]) -> Figure:
+    """Standard deviations with their intervals, from nothing to the radius of the ball."""
+    figure = Figure(figsize=(6.4, 1.8 + 0.35 * len(releases)), layout="constrained")
+    axes = figure.add_subplot()
+    first = next(iter(releases.values()))
+    for i, release in enumerate(releases.values()):
+        low, high = (math.sqrt(end) for end in release.interval())
+        axes.plot([low, high], [i, i], color=BLUE, linewidth=3)
+        axes.plot(release.standard_deviation, i, "o", color=BLUE)
+        said = first.notation.length(release.standard_deviation)
+        axes.annotate(said, (high, i), (6, 0), textcoords="offset points", va="center", fontsize=8)
+    assert first.ball is not None
+    label = f"radius of the ball: {first.notation.length(first.ball.radius)}"
+    axes.axvline(first.ball.radius, color=GREY, linewidth=1, label=label)
+    axes.set_yticks(range(len(releases)), list(releases))
+    axes.set(xlim=(0, 1.05 * first.ball.radius), ylim=(-0.6, len(releases) - 0.4), xlabel="standard deviation, 95% interval")
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+@_figure.register
+def _(groups: GroupedRelease) -> Figure:
+    named = {str(name): release for name, release in groups.items()}
+    first = next(iter(named.values()))
+    if isinstance(first, VarianceRelease):
+        return _intervals({name: release for name, release in named.items() if isinstance(release, VarianceRelease)})
+    if first.ball is not None and first.is_point:
+        return _means(named, "Means of groups")
+    figure = Figure(figsize=(6.4, 1.8 + 0.35 * len(named)), layout="constrained")
+    axes = figure.add_subplot()
+    errors = [release.error_quantile(0.95) for release in named.values()]
+    axes.barh(list(named), errors, color=BLUE)
+    axes.set(xlabel="95% error", title=f"{first.statistic.kind} on {first.manifold}")
+    return figure
+
+
+@_figure.register
+def _(found: Comparison) -> Figure:
+    title = f"Distance {found.first.notation.length(found.distance)}, p-value {found.p_value:.2g}"
+    return _means({"first": found.first, "second": found.second}, title)
+
+
+def _means(releases: dict[str, Release], title: str) -> Figure:
+    """Several means in one ball, with their errors."""
+    first = next(iter(releases.values()))
+    ball = first.ball
+    assert ball is not None
+    (figure, panels), chart = _panels(1, ball.manifold.dim), _Chart(ball, first.notation, first.value)
+    axes = figure.add_subplot(*panels[0])
+    errors = [release.error_quantile(0.95) for release in releases.values()]
+    places = chart.places(np.stack([release.value for release in releases.values()]))
+    reaches = np.minimum(chart.stretch * np.array(errors), 2.0 * ball.radius)
+    for name, error, place, reach, colour in zip(releases, errors, places, reaches, _cycled(len(places)), strict=True):
+        label = f"{name}: 95% error {first.notation.length(error)}" if len(releases) <= 6 else ""
+        chart.disc(axes, place, reach, colour, label)
+        axes.annotate(name, place, (4, 4), textcoords="offset points", fontsize=8)
+        axes.plot(*place, "o", color=colour, markersize=4)
+    middle = places.mean(axis=0)
+    away = np.linalg.vector_norm(places - middle, axis=-1) / chart.rate
+    chart.finish(axes, title, middle, float((away + reaches).max()))
+    return figure
+
+
+def _cycled(count: int) -> Sequence[str]:
+    return [(BLUE, ORANGE, GREEN, GREY)[i % 4] for i in range(count)]
+
+
+@_figure.register
+def _(ledger: Ledger) -> Figure:
+    """How much of every budget is spent."""
+    budgets = [ledger.budget(name) for name in ledger.datasets()]
+    figure = Figure(figsize=(6.4, 1.6 + 0.35 * len(budgets)), layout="constrained")
+    axes = figure.add_subplot()
+    names = [budget.dataset for budget in budgets]
+    axes.barh(names, [100.0 * budget.used for budget in budgets], color=ORANGE, label="spent")
+    axes.barh(
+        names,
+        [100.0 * (1.0 - budget.used) for budget in budgets],
+        left=[100.0 * budget.used for budget in budgets],
+        color=GREEN,
+        alpha=0.4,
+        label="left",
+    )
+    for i, budget in enumerate(budgets):
+        axes.annotate(f"{budget.promise}", (2, i), va="center", fontsize=8)
+    axes.set(xlim=(0, 100), xlabel="percent of the budget")
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=2)
+    return figure

@@ -40,6 +40,8 @@ SIMULATED = "simulated"
 
 #: Probabilities for which a stored receipt holds the error.
 QUANTILES = (0.5, 0.95)
+#: The first line of everything that was made of reproducible bits.
+SIMULATION = "SIMULATION - NOT PRIVATE: do not publish this"
 #: The part of the privacy that a noisy count is given, where the number of records is private.
 COUNT_SHARE = 0.1
 
@@ -279,11 +281,12 @@ class Release(Shown):
 
     def _in_layout(self) -> dict[str, Any]:
         """What the release is about in the layout of the records and in units, for JSON."""
-        points = {"value": self.value} if self._is_point else {}
+        points = {"value": self.value} if self.is_point else {}
         return in_layout(self.notation, {**points, **({} if self.ball is None else {"center": self.ball.center})}, self.lengths())
 
     @property
-    def _is_point(self) -> bool:
+    def is_point(self) -> bool:
+        """Whether the value is a point of the manifold, and not a number, counts or a matrix about the records."""
         return self.statistic.kind in _POINTS
 
     @classmethod
@@ -303,7 +306,7 @@ class Release(Shown):
         raise ValueError(f"this is not the JSON text of a release: {wrong or 'its fields contradict each other'}")
 
     def head(self) -> str:
-        return f"PRIVATE {self.statistic.kind.upper()}" if self.private else NOT_PRIVATE
+        return f"PRIVATE {self.statistic.kind.upper()}" if self.private else SIMULATION
 
     def rows(self) -> list[Row]:
         rows = [
@@ -558,7 +561,7 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
         return super()._repr_html_() + table
 
     def head(self) -> str:
-        return "PRIVATE RELEASES BY GROUP" if self.private else NOT_PRIVATE
+        return "PRIVATE RELEASES BY GROUP" if self.private else SIMULATION
 
     def rows(self) -> list[Row]:
         public = next(iter(self.values())).count is None
@@ -597,10 +600,6 @@ def cost_of_groups(costs: list[Cost], privacy: Privacy, halved: bool) -> Cost:
     if halved:
         return cost_of_parts([costs[0], costs[0]], privacy) if same else cost_of(privacy)
     return costs[0] if same else cost_of(privacy)
-
-
-#: The head of a receipt of a simulation.
-NOT_PRIVATE = "SIMULATION - NOT PRIVATE: do not publish this as a private release"
 
 
 def says_nothing(noise: Mechanism, ball: Ball | None) -> bool:

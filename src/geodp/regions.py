@@ -44,7 +44,7 @@ from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import sinhc
 from geodp.mechanisms.mechanism import Mechanism
-from geodp.receipt import Release, about_point, in_layout
+from geodp.receipt import SIMULATION, Release, about_point, in_layout
 from geodp.showing import Row, Shown
 from geodp.spread import CovarianceRelease, VarianceRelease
 from geodp.statistics.mean import FrechetMean, flatness
@@ -121,7 +121,7 @@ class ConfidenceRegion(Shown):
         return f"mostly {larger}; {compared}"
 
     def head(self) -> str:
-        return "CONFIDENCE REGION" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        return "CONFIDENCE REGION" if self.private else SIMULATION
 
     def rows(self) -> list[Row]:
         length = self.mean.notation.length
@@ -237,7 +237,7 @@ class Comparison(Shown):
         return "no difference shows: sampling and noise alone put means this far apart often enough"
 
     def head(self) -> str:
-        return "COMPARISON OF TWO PRIVATE MEANS" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        return "COMPARISON OF TWO PRIVATE MEANS" if self.private else SIMULATION
 
     def rows(self) -> list[Row]:
         length = self.first.notation.length

@@ -53,7 +53,6 @@ app = typer.Typer(
     cls=_Commands,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    add_completion=False,
     pretty_exceptions_enable=False,
     pretty_exceptions_show_locals=False,
     help="Release summaries of data on curved spaces with differential privacy.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geodp.cli.common import DEFAULT_LEDGER, JsonOption, one_sentence, url_of
+from geodp.cli.options import check_picture
 
 if TYPE_CHECKING:
     from geodp.finding import BallRelease
@@ -27,22 +28,41 @@ def receipt_command(
         str | None,
         typer.Option("--ledger", help=f"With --verify: where budgets are kept. Default: {DEFAULT_LEDGER}", show_default=False),
     ] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the release: .png, .svg or .pdf.")] = None,
+    spread: Annotated[
+        Path | None,
+        typer.Option(
+            "--spread", help="A variance or covariance of the same records, to say what the error of a mean is beside it."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the receipt of a release, or --verify it against the ledger.
+    """Print and check the receipt of a release, draw it with --plot, or --verify it against the ledger.
 
-    Example: **geodp receipt mean.json --verify --ledger sqlite:///study.db**
+    Example: **geodp receipt mean.json --spread variance.json --plot mean.png**
 
     Without --verify a receipt is printed if its numbers agree with each other; anyone can write one that does. With --verify the
-    exit code is 0 for yes, 1 for no, and 2 if there is no answer, such as when the ledger cannot be read.
+    exit code is 0 for yes, 1 for no, and 2 if there is no answer, such as when the ledger cannot be read:
+    **geodp receipt mean.json --verify --ledger study.db**
     """
     with one_sentence():
         if ledger is not None and not verify:
             raise ValueError("--ledger goes with --verify")
+        if verify and (plot is not None or spread is not None):
+            raise ValueError("--verify answers yes or no: leave out --plot and --spread")
+        if plot is not None:
+            check_picture(plot)
         text = _text_of(file)
         if not verify:
             release = _read(text)
+            beside = None if spread is None else _beside(release, read_release(spread))
+            if plot is not None:
+                release.plot(plot)
             print(release.to_json() if as_json else release)
+            if beside is not None and not as_json:
+                print(f"  {'spread':<12}{beside}")
+            if not as_json:
+                print(f"  {'checked':<12}its numbers agree with each other; --verify asks a ledger whether it keeps this text")
             return
         from geodp.privacy.ledger import Ledger
 
@@ -55,6 +75,17 @@ def receipt_command(
             print("yes: the ledger keeps this very receipt" if reason is None else f"no: {reason}")
         if reason is not None:
             raise typer.Exit(1)
+
+
+def _beside(release: object, spread: object) -> str:
+    """What the error of a mean is beside a released spread."""
+    from geodp.receipt import Release
+
+    if not isinstance(release, Release) or not isinstance(spread, Release) or spread.deviation is None:
+        raise ValueError("--spread goes with the receipt of a mean: a variance or a covariance of the same records")
+    if (release.manifold, release.n, release.dataset) != (spread.manifold, spread.n, spread.dataset):
+        raise ValueError("the receipt of --spread is not about the same records: it has another number of them or data set")
+    return release.verdict(spread)
 
 
 def read_release(file: Path) -> Release | BallRelease | GroupedRelease:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from itertools import chain, count
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -273,26 +274,31 @@ def demo(
         from geodp.finding import private_ball
         from geodp.manifolds import SPD
         from geodp.manifolds.ball import Ball
-        from geodp.plots import ellipsoids
+        from geodp.plots import Picture, before_and_after
         from geodp.privacy.ledger import Ledger
         from geodp.release import private_mean
         from geodp.statistics.mean import frechet_mean
 
         x = data.load("dti_tensors")
         directory.mkdir(parents=True, exist_ok=True)
-        url = f"sqlite:///{(directory / 'budget.db').as_posix()}"
-        book = Ledger(url)
-        book.open("demo", epsilon="3")
+        book = Ledger(f"sqlite:///{(directory / 'budget.db').as_posix()}")
+        # every run is a demonstration of its own, with a full budget
+        known = book.datasets() if (directory / "budget.db").exists() else []
+        name = next(name for name in chain(["demo"], (f"demo {i}" for i in count(2))) if name not in known)
+        book.open(name, epsilon="3")
         # nothing is known but that these are 3x3 matrices: a radius of 30 is a factor of 1e13 either way
-        found = private_ball(x, Ball(SPD(3), np.eye(3), radius=30.0), epsilon=0.2, ledger=book, dataset="demo")
-        release = private_mean(x, found.ball, epsilon=0.8, coverage=0.1, ledger=book, dataset="demo")
+        found = private_ball(x, Ball(SPD(3), np.eye(3), radius=30.0), epsilon=0.2, ledger=book, dataset=name)
+        release = private_mean(x, found.ball, epsilon=0.8, coverage=0.1, ledger=book, dataset=name)
         print(f"{found}\n\n{release}")
         write_whole(directory / "ball.json", f"{found.to_json()}\n".encode())
         write_whole(directory / "receipt.json", f"{release.to_json()}\n".encode())
         true = frechet_mean(x, Ball(SPD(3), found.ball.center, 10.0)).point
-        away = float(found.ball.manifold.dist(true, release.value))
-        title = f"DEMONSTRATION, not private: it shows the true mean. Geodesic distance {away:.3f}, epsilon 1, n = {len(x)}"
-        ellipsoids({"true mean": true, "private mean": release.value}, title, directory / "tensors.png")
-        print(f"\nbudget      {book.remaining('demo')} of {book.total('demo')} left for 'demo' in {directory / 'budget.db'}")
+        away = release.notation.length(float(found.ball.manifold.dist(true, release.value)))
+        figure = before_and_after(release, x, true)
+        title = f"DEMONSTRATION, not private: {len(x)} records and their true mean, {away} from the released one"
+        figure.suptitle(title, fontsize=11)
+        Picture(figure).save(directory / "tensors.png")
+        print(f"\nbudget      {book.remaining(name)} of {book.total(name)} left for {name!r} in {directory / 'budget.db'}")
         print(f"receipts    {directory / 'ball.json'} and {directory / 'receipt.json'}")
-        print(f"picture     {directory / 'tensors.png'} (demonstration only: it shows the true mean, {away:.3f} away)")
+        print(f"picture     {directory / 'tensors.png'} (demonstration only: it shows the true mean, {away} away)")
+        print(f"again       geodp receipt {directory / 'receipt.json'} prints and checks the receipt; a new demo starts afresh")

@@ -28,7 +28,7 @@ class Notation:
     >>> from geodp import Sphere
     >>> places = Notation.named(Sphere(2), "latlon")
     >>> places.point(Sphere(2).origin), places.length(0.00587)
-    ('lat 90, lon 0', '0.00587 = 0.336 degrees = 37.4 km')
+    ('lat 90, lon 0', '0.00587 (0.336 degrees, 37.4 km)')
     """
 
     manifold: Manifold
@@ -61,6 +61,12 @@ class Notation:
         return self.manifold.units if own is None else own
 
     @property
+    def proportional(self) -> LengthUnit | None:
+        """The last unit that is proportional to lengths, as axes of pictures need one: kilometres rather than degrees."""
+        found = (unit for unit in reversed(self.units) if math.isclose(unit.convert(1.0), 1e3 * unit.convert(1e-3), rel_tol=1e-9))
+        return next(found, None)
+
+    @property
     def writes(self) -> bool:
         """Whether points are written in another way than as the manifold's own arrays."""
         return self.layout is not None and (self.layout.write is not None or bool(self.columns))
@@ -85,10 +91,11 @@ class Notation:
 
         >>> from geodp import SPD, Euclidean
         >>> Notation(SPD(3)).length(0.0702), Notation(Euclidean(2)).length(0.0702)
-        ('0.0702 = 3.57% in standard deviations', '0.0702')
+        ('0.0702 (3.57% in standard deviations)', '0.0702')
         """
         said = [unit.say(length) for unit in self.units if math.isfinite(unit.convert(length))]
-        return " = ".join([short(length) if digits == 3 else f"{length:.{digits}g}", *said])
+        number = short(length) if digits == 3 else f"{length:.{digits}g}"
+        return f"{number} ({', '.join(said)})" if said else number
 
     def lengths(self, length: float) -> dict[str, float]:
         """A length by the names of its units, for JSON."""

@@ -77,7 +77,7 @@ def factor(of: str) -> LengthUnit:
         return math.exp(0.5 * length) if length < 1400.0 else math.inf
 
     def words(x: float) -> str:
-        return f"{short(100.0 * (x - 1.0))}% in {of}" if x < 2.0 else f"a factor of {short(x)} in {of}"
+        return f"{short(100.0 * (x - 1.0))}% in {of}" if x < 2.0 else f"a factor of {x:.3g} in {of}"
 
     return LengthUnit("standard_deviation_factor", convert, words)
 
