@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import io
 import json
 import logging
@@ -776,8 +777,52 @@ def _parquet(rng: np.random.Generator, rows: np.ndarray[Any, Any]) -> bytes:
     return stream.getvalue()
 
 
+def _jsonl(rng: np.random.Generator, rows: np.ndarray[Any, Any]) -> bytes:
+    odd = [
+        "",
+        "{}",
+        "[]",
+        "null",
+        '{"x": ',
+        '{"x": [[1, 2], 3]}',
+        '{"x": "' + SECRET + '"}',
+        "[" * 5000,
+        '{"x": 1e999, "lat": true}',
+    ]
+    lines = []
+    for row in rows.tolist():
+        held = {"x": row, "lat": 3.0, "lon": SECRET} if rng.random() < 0.7 else row
+        lines.append(str(rng.choice(odd)) if rng.random() < 0.2 else json.dumps(held))
+    return "\n".join(lines).encode()
+
+
+def _xlsx(rng: np.random.Generator, rows: np.ndarray[Any, Any]) -> bytes:
+    import openpyxl
+
+    book, stream = openpyxl.Workbook(), io.BytesIO()
+    flat = rows.reshape(len(rows), -1)
+    if rng.random() < 0.6:
+        book.active.append([str(rng.choice(["lat", "lon", "time", "x", "xx"])) + str(i) for i in range(flat.shape[1])])
+    for row in flat:
+        cells = [float(value) if np.isfinite(value) else None for value in row]
+        if cells and rng.random() < 0.2:
+            cells[0] = rng.choice(["", SECRET, "#N/A", "=1/0", "06:30"])  # type: ignore[call-overload]
+        book.active.append(cells)
+    book.save(stream)
+    return stream.getvalue()
+
+
+def _nii(rng: np.random.Generator, rows: np.ndarray[Any, Any]) -> bytes:
+    import nibabel
+
+    flat = rows.reshape(len(rows), 1, 1, -1) if rng.random() < 0.8 else rows.reshape(len(rows), -1)
+    with np.errstate(all="ignore"):
+        return nibabel.Nifti1Image(flat.astype(str(rng.choice(["f8", "f4", "i2"]))), np.eye(4)).to_bytes()
+
+
 WRITERS: dict[str, Callable[[np.random.Generator, np.ndarray[Any, Any]], bytes]] = {
-    ".npy": _npy, ".npz": _npz, ".csv": _csv, ".parquet": _parquet,
+    ".npy": _npy, ".npz": _npz, ".csv": _csv, ".parquet": _parquet, ".tsv": _csv, ".jsonl": _jsonl, ".xlsx": _xlsx, ".nii": _nii,
+    ".csv.gz": lambda rng, rows: gzip.compress(_csv(rng, rows)),
 }  # fmt: skip
 
 
@@ -806,7 +851,7 @@ class Content:
             "spliced": whole[:at] + self.noise + whole[at:],
             "overwritten": whole[:at] + self.noise + whole[at + len(self.noise) :],
             "twice": whole + whole,
-            "other": WRITERS[sorted(WRITERS)[self.seed % 4]](rng, rows),
+            "other": WRITERS[sorted(WRITERS)[self.seed % len(WRITERS)]](rng, rows),
             "pickle": pickle.dumps(Bomb()),
         }[self.damage]
         path = Path(f"records{self.suffix}")
@@ -816,7 +861,7 @@ class Content:
 
 files = st.builds(
     Content,
-    st.sampled_from([".npy", ".npy", ".npz", ".csv", ".csv", ".csv", ".parquet"]),
+    st.sampled_from([".npy", ".csv", ".csv", ".csv", ".parquet", *WRITERS]),
     manifolds,
     st.sampled_from([1, 2, 5, 20]),
     st.sampled_from(FILLS),
@@ -836,7 +881,8 @@ def check_file(case: tuple[Content, Manifold | None, str, Any]) -> None:
     path = content.write()
     before = path.read_bytes()
     header = (None, False, True)[content.seed % 3]
-    read = attempt(lambda: read_records(path, manifold, layout=layout, columns=columns, header=header))
+    mask = path if content.seed % 7 == 0 else None
+    read = attempt(lambda: read_records(path, manifold, layout=layout, columns=columns, header=header, mask=mask))
     if read.refusal is None:
         x = read.value
         if x.dtype != np.float64 or x.shape[1:] != manifold.point_shape or not len(x):
@@ -1013,6 +1059,7 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     | center_texts.filter(lambda text: len(text) < 500),
     "columns": st.sampled_from(["0,1,2"] * 4 + ["2, 1, 0", "0", "0,0,0", "9", "-1", "x, y, z", "", ","]),
     "layout": _layout_names,
+    "mask": st.sampled_from(["good.csv", "no.nii", "folder", ""]),
     "bound": st.sampled_from(["sharp", "sharp", "reimherr2021", "blunt", ""]),
     "ledger": st.sampled_from(["sqlite:///cli.db"] * 4) | ledger_urls,
     "dataset": st.sampled_from(["d"] * 4 + ["e", "", "\n", "[bold]"]),

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -215,14 +214,6 @@ def test_a_wrong_shape_of_records_is_shown_as_it_is(mean: Callable[..., object],
         found = (1, *shape) if isinstance(x, list) and len(shape) != 3 else shape
         with pytest.raises(ValueError, match=re.escape(f"x has shape {found}, but records of SPD(3) have shape (n, 3, 3)")):
             mean(x, ball)
-
-
-@pytest.mark.parametrize("mean", [lambda x, ball: private_mean(x, ball, 1.0), frechet_mean], ids=["private_mean", "frechet_mean"])
-def test_the_name_of_a_file_is_no_record(mean: Callable[..., object]) -> None:
-    ball = Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5)
-    for name, what in (("t.npy", "text"), (np.str_("t.npy"), "text"), (Path("t.npy"), "a path")):
-        with pytest.raises(TypeError, match=rf"^x is {what}: read the file with geodp\.files\.read_records$"):
-            mean(name, ball)
 
 
 def test_the_readers_of_files_are_there_after_importing_the_library_and_loaded_when_used() -> None:

@@ -13,7 +13,7 @@ import pytest
 from cases import random_points
 from typer.testing import CliRunner
 
-from geodp import SPD, Euclidean, Ledger, Rotations, Sphere, read_dask
+from geodp import SPD, Dataset, Euclidean, Ledger, Rotations, Sphere, read_dask
 from geodp.cli import app
 from geodp.files import FileError, read_records
 
@@ -150,9 +150,11 @@ def test_bad_input_is_one_sentence(tensors: np.ndarray, tmp_path: Path) -> None:
     for name in ("none", "mixed", "shapes", "columns", "empty"):
         (tmp_path / name).mkdir()
     refused("missing", "there is no file or directory")
-    refused("none", "holds no .parquet or .npy files")
-    (tmp_path / "x.csv").write_text("1,2,3\n")
-    refused("x.csv", "must be a .parquet, .npy or .zarr")
+    refused("none", "holds no .parquet, .npy, .csv, .tsv files")
+    (tmp_path / "x.csv.gz").write_text("1,2,3\n")
+    refused("x.csv.gz", "cannot be read in blocks by Dask, as .* can: unpack it first")
+    (tmp_path / "x.csv").write_bytes("xx\n1\n".encode("utf-16"))
+    refused("x.csv", "is in UTF-16, which cannot be read in blocks: save it as UTF-8")
     np.save(tmp_path / "mixed" / "a.npy", tensors)
     parquet.write_table(arrow.table(entries(tensors)), tmp_path / "mixed" / "b.parquet")
     refused("mixed", "directories of their own")
@@ -199,6 +201,44 @@ def test_the_command_line_releases_from_a_cluster_and_charges_once(scheduler: st
     assert receipt["n"] == 250
     assert receipt["private"]
     assert len(Ledger(url).history("study")) == 1
+
+
+def write_csv(path: Path, x: np.ndarray, separator: str = ",") -> None:
+    """Records of 50 persons and odd lines: bytes that are no text, a byte order mark, too many cells, a carriage return."""
+    columns = entries(x)
+    rows = np.stack([*columns.values()], axis=-1).tolist()
+    lines = [separator.join(["person", *columns])]
+    lines += [separator.join([f"p{i // 5}", *map(repr, row)]) for i, row in enumerate(rows)]
+    lines[11], lines[90] = "p2", lines[90] + f"{separator}7"
+    content = "\n".join(lines).replace("p4", "\ufeffp4").encode()
+    path.write_bytes(content.replace(b"p7", b"\xffp7").replace(b"p20\n", b"p20\r\n"))
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_lines_of_text_are_read_in_blocks_as_they_are_read_whole(suffix: str, tensors: np.ndarray, tmp_path: Path) -> None:
+    path = tmp_path / f"x{suffix}"
+    write_csv(path, tensors, "\t" if suffix == ".tsv" else ",")
+    whole = Dataset.read(path, SPD(3), unit="person")
+    blocks = Dataset.read(path, SPD(3), unit="person", dask=True)
+    assert blocks.x.numblocks[0] > 5
+    np.testing.assert_array_equal(blocks.x.compute(), whole.x)
+    assert blocks.unit.compute().tolist() == whole.unit.tolist()
+    assert blocks.unit.chunks[0] == blocks.x.chunks[0]
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join(lines[1:]))
+    told: Any = {"header": False, "columns": [2, 3, 6, 4, 5, 1], "layout": "upper"}
+    np.testing.assert_array_equal(read_dask(path, SPD(3), **told).compute(), read_records(path, SPD(3), **told))
+
+
+def test_the_command_line_reads_lines_and_persons_in_blocks(scheduler: str, tensors: np.ndarray, tmp_path: Path) -> None:
+    write_csv(tmp_path / "x.csv", tensors)
+    options = ("-m", "SPD(3)", "-r", 1.5, "-e", 1, "--json", "--unit", "person", "--dask", scheduler)
+    result = run("mean", tmp_path / "x.csv", *options)
+    assert result.exit_code == 0, result.output
+    receipt = json.loads(result.stdout)
+    persons = Dataset.read(tmp_path / "x.csv", SPD(3), unit="person").unit
+    assert (receipt["n"], receipt["unit"]) == (len(set(persons.tolist()) - {""}), "person")
 
 
 def test_the_command_line_starts_a_cluster_of_its_own(tensors: np.ndarray, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_every_fit_draws_anew() -> None:
 def test_parameters_can_be_read_set_and_cloned() -> None:
     model = PrivateFrechetMean(SPD(2), center=np.eye(2), radius=0.7, epsilon=2.0)
     assert model.get_params().keys() == {
-        "manifold", "center", "radius", "epsilon", "delta", "rho", "mu", "mechanism", "law", "ledger", "dataset",
+        "manifold", "center", "radius", "epsilon", "delta", "rho", "mu", "mechanism", "law", "ledger", "dataset", "layout",
         "transform_private_records",
     }  # fmt: skip
     copy = clone(model)

@@ -169,7 +169,7 @@ CLOCK = {
     "3:00": [0.5**0.5, 0.5**0.5],
     " 01:00:00 ": [np.sin(np.pi / 12), np.cos(np.pi / 12)],
 }
-NO_CLOCK = ["24:01", "12:60", "7", "", "noon", "12:00 PM", "-1:00", "1:2:3", "٠٦:00"]
+NO_CLOCK = ["24:01", "12:60", "7", "", "noon", "13:00 PM", "-1:00", "1:2:3", "٠٦:00"]
 
 
 @pytest.mark.parametrize("header", ["time", "when", ""])
@@ -214,7 +214,7 @@ def test_angles_are_read_when_their_unit_is_named_and_only_then(extension: str, 
     np.testing.assert_allclose(read_records(path, Sphere(1), layout="degrees"), expected, rtol=0.0, atol=1e-14)
     path = write(tmp_path / f"y.{extension}", np.deg2rad(angles)[:, None])
     np.testing.assert_allclose(read_records(path, Sphere(1), layout="radians"), expected, rtol=0.0, atol=1e-14)
-    with pytest.raises(FileError, match="name the layout, clock or degrees or radians"):
+    with pytest.raises(FileError, match="name the layout, clock or hours or degrees or radians"):
         read_records(path, Sphere(1))
 
 
@@ -723,8 +723,13 @@ def _frame(**columns: object) -> Callable[[Path], None]:
 BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object], str]] = [
     ("x.csv", lambda path: None, SPD(2), {}, "there is no file"),
     ("x.csv", lambda path: path.mkdir(), SPD(2), {}, "is a folder"),
-    ("x.xlsx", _text("1,2,3\n"), SPD(2), {}, "must be a .npy, .npz, .csv, .parquet file"),
-    ("x", _text("1,2,3\n"), SPD(2), {}, "must be a .npy, .npz, .csv, .parquet file"),
+    ("x", _text("1,2,3\n"), SPD(2), {}, "must be a .npy, .npz, .csv, .csv.gz, .tsv, .tsv.gz, .parquet, "),
+    ("x.zip", _text("PK"), SPD(2), {}, "x.zip is not read as it is: unpack it first"),
+    ("x.npy.gz", _text("1,2,3\n"), SPD(2), {}, "x.npy.gz is not read as it is: unpack it first"),
+    ("x.xls", _text("1,2,3\n"), SPD(2), {}, "x.xls is not read as it is: save it as CSV or as .xlsx"),
+    ("x.txt", _text("1,2,3\n"), SPD(2), {}, "if its lines are records, call it .csv"),
+    ("x.json", _text("[[1, 2, 3]]"), SPD(2), {}, "write one record a line and call it .jsonl"),
+    ("x.csv", _text("xx,xy,yy\n1,2,3\n"), SPD(2), {"mask": "m.nii"}, "a mask is for images"),
     ("x.csv", _text(""), SPD(2), {}, "is empty"),
     ("x.npy", _text(""), SPD(2), {}, "is empty"),
     ("x.parquet", _text(""), SPD(2), {}, "is empty"),
@@ -734,7 +739,7 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.csv", _text(f"{SECRET},1\n" * 3), SPD(2), {}, "must name the columns, and it holds a number or no name"),
     ("x.csv", _text(f"{SECRET},1\n" * 3), SPD(2), {"header": False}, "has no header, so nothing public says"),
     ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"layout": "full"}, "the layout full of SPD(2) is read from 4 columns"),
-    ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"layout": "lower"}, "'lower': name one of auto, full, upper"),
+    ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"layout": "half"}, "'half': name one of auto, full, upper, "),
     ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"columns": "a,d"}, "(a, b, c) and no single one called 'd'"),
     ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"columns": [0, 1, 3]}, "(a, b, c) and no single one called '3'"),
     ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"columns": [0, 1, -1]}, "no single one called '-1'"),
@@ -748,7 +753,7 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.csv", _text("id,time\n3,12:30\n"), Sphere(1), {}, "choose those of the layout clock, which its header names"),
     ("x.csv", _text(f"u,v\n{SECRET},8\n"), Sphere(2), {}, "reads only when told how: name the layout, latlon"),
     ("x.csv", _text(f"u v\n{SECRET}\n"), Sphere(1), {}, "may name 2 columns or one with blanks in its name"),
-    ("x.csv", _text(f"angle\n{SECRET}\n"), Sphere(1), {}, "name the layout, clock or degrees or radians"),
+    ("x.csv", _text(f"angle\n{SECRET}\n"), Sphere(1), {}, "name the layout, clock or hours or degrees or radians"),
     ("x.npy", _text(f"{SECRET},1,2\n"), SPD(2), {}, "without unpickling objects"),
     ("x.npz", _text(f"{SECRET},1,2\n"), SPD(2), {}, "without unpickling objects"),
     ("x.npy", _array(np.array([[SECRET, None, 1.0]], dtype=object)), SPD(2), {}, "without unpickling objects"),

@@ -46,6 +46,7 @@ from geodp import (
     frechet_mean,
     private_mean,
 )
+from geodp.files import FileError
 from geodp.inputs import Array
 from geodp.laws import exact
 from geodp.privacy.ledger import BudgetExhausted, LedgerError
@@ -530,8 +531,8 @@ BAD: dict[str, tuple[Any, Any, float, type[Exception], str]] = {
         ValueError,
         r"^x has shape \(3, 3, 500\), but records of SPD\(3\) have shape \(n, 3, 3\)$",
     ),
-    "the name of a file": ("t.npy", SPHERE, 1.0, TypeError, r"^x is text: read the file with geodp\.files\.read_records$"),
-    "the path of a file": (Path("t.npy"), SPHERE, 1.0, TypeError, r"^x is a path: read the file with geodp\.files"),
+    "the name of a file": ("t.npy", SPHERE, 1.0, FileError, r"^there is no file t\.npy$"),
+    "the path of a file": (Path("t.npy"), SPHERE, 1.0, FileError, r"^there is no file t\.npy$"),
     "no ball": (
         NORTH,
         None,

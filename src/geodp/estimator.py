@@ -21,6 +21,8 @@ from geodp.privacy.cost import Cost, compose, cost_of
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.receipt import Release
 from geodp.records.chunks import only_the_kind
+from geodp.records.frames import as_frame
+from geodp.records.sources import load
 from geodp.release import private_mean
 
 
@@ -87,6 +89,9 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         As for :func:`geodp.private_mean`.
     ledger, dataset
         A budget to charge, as for :func:`geodp.private_mean`.
+    layout : str
+        What the columns of ``X`` hold, such as ``"upper"`` for upper triangles, as for :func:`geodp.files.read_records`. In data
+        frames it goes by their names, if nothing is said.
     transform_private_records : bool
         Whether :meth:`fit_transform` may hand out the records in coordinates, such as to the next step of a pipeline that stays
         with the data.
@@ -98,7 +103,7 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ball_ : the public ball.
     n_features_in_ : the number of entries of a record.
 
-    ``X`` may hold records as arrays ``(n, *point_shape)`` or flattened to ``(n, entries)``, as scikit-learn likes it.
+    ``X`` may be an array ``(n, *point_shape)``, flattened to ``(n, entries)`` if you like, or a data frame.
 
     >>> import numpy as np
     >>> model = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=2.0).fit(np.tile([0.0, 0.0, 1.0], (300, 1)))
@@ -120,6 +125,7 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         law: Family | None = None,
         ledger: Any = None,
         dataset: str | None = None,
+        layout: str | None = None,
         transform_private_records: bool = False,
     ) -> None:
         self.manifold = manifold
@@ -133,6 +139,7 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.law = law
         self.ledger = ledger
         self.dataset = dataset
+        self.layout = layout
         self.transform_private_records = transform_private_records
 
     def __sklearn_clone__(self) -> Self:
@@ -191,17 +198,24 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _records(self, X: ArrayLike, *, fitting: bool = True) -> Array:
         refuse_mask(X, "X")
         with only_the_kind():
-            array = np.asarray(X)
-        if array.ndim < 2:
-            raise ValueError(f"X has shape {array.shape}; Reshape your data: one record a row")
+            frame = as_frame(X)
+            X = np.asarray(X) if frame is None else X
+            shape = np.shape(X) if frame is None else (-1, len(frame.collect_schema().names()))
+        if len(shape) < 2:
+            raise ValueError(f"X has shape {shape}; Reshape your data: one record a row")
+        features = int(np.prod(shape[1:]))
         if fitting:
-            self.n_features_in_ = int(np.prod(array.shape[1:]))
-            given = Euclidean(self.n_features_in_) if self.manifold is None else self.manifold
+            self.n_features_in_ = features
+            given = Euclidean(features) if self.manifold is None else self.manifold
             self.manifold_: Manifold = parse_manifold(given) if isinstance(given, str) else given
-        shape = self.manifold_.point_shape
-        if int(np.prod(array.shape[1:])) != int(np.prod(shape)):
+        manifold = self.manifold_
+        expected = self.n_features_in_ if self.layout is not None or frame is not None else int(np.prod(manifold.point_shape))
+        if features != expected:
             raise ValueError(
-                f"X has {int(np.prod(array.shape[1:]))} features, but PrivateFrechetMean is expecting "
-                f"{int(np.prod(shape))} features as input: points of {self.manifold_} have shape {shape}"
+                f"X has {features} features, but PrivateFrechetMean is expecting {expected} features as input: points of "
+                f"{manifold} have shape {manifold.point_shape}"
             )
-        return self.manifold_.read(array.reshape(len(array), *shape), "X")
+        if self.layout is not None or frame is not None:
+            return load(X, manifold, layout=self.layout).x
+        array = np.asarray(X)
+        return manifold.read(array.reshape(len(array), *manifold.point_shape), "X")

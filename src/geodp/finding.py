@@ -427,7 +427,7 @@ def private_ball(
     search = plan_search(outer, members.count, own, then)
     ball = computed(lambda: _found(members.source, search, entropy))
     whole = privacy if counted else None
-    release = BallRelease(ball, search, dataset, charge, entropy is None, unit, count, whole, data.notation(manifold))
+    release = BallRelease(ball, search, dataset, charge, entropy is None, unit, count, whole, members.dataset.notation(manifold))
     account.attach(charge, release.to_json)
     return release
 

@@ -684,7 +684,7 @@ def released(order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: A
     unit: Unit = "record" if data.unit is None else "person"
     counted = data.neighbours == "add-remove"
     neighbours = change_one(unit) if counted else replace_one(unit)
-    order = replace(order, unit=unit, counted=counted, neighbours=neighbours, written=data.notation(order.manifold))
+    order = replace(order, unit=unit, counted=counted, neighbours=neighbours, written=members.dataset.notation(order.manifold))
     if data.by is None:
         return _one_release(_Job(order, members, simulate, progress), account)
     whole = order

@@ -25,7 +25,10 @@ MANIFOLDS = ", ".join(form(kind) for kind in own())
 
 FileArgument = Annotated[
     Path,
-    typer.Argument(help="Records: .npy, .npz, .csv or .parquet, one record a row; a mean with --dask also .zarr or a directory."),
+    typer.Argument(
+        help="Records, one a row: .csv, .tsv (or .gz of these), .parquet, .xlsx, .jsonl, .npy, .npz, .nii; a mean with --dask "
+        "also .zarr or a directory."
+    ),
 ]
 OptionalLedgerOption = Annotated[
     str | None,
@@ -53,6 +56,12 @@ HeaderOption = Annotated[
         "--header/--no-header",
         help="Whether the first line of a .csv names its columns, which are public, or is a record. It need not be said if "
         "that line is all names.",
+    ),
+]
+MaskOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--mask", help="Of a NIfTI image: a second one, public, above zero where a voxel is a record. Default: all are."
     ),
 ]
 ColumnsOption = Annotated[
@@ -160,6 +169,8 @@ def dataset_of(
     by: str | None = None,
     groups: str | None = None,
     labels: str = "public",
+    mask: Path | None = None,
+    dask: bool = False,
 ) -> Any:
     """The records of a file, and who they are."""
     from geodp.records.dataset import Dataset
@@ -176,6 +187,8 @@ def dataset_of(
         neighbours=cast(Any, neighbours),
         groups=named,
         labels=cast(Any, labels),
+        mask=mask,
+        dask=dask,
     )
 
 

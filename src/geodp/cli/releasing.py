@@ -27,6 +27,7 @@ from geodp.cli.options import (
     LawOption,
     LayoutOption,
     ManifoldOption,
+    MaskOption,
     MechanismOption,
     MuOption,
     NeighboursOption,
@@ -59,6 +60,7 @@ def mean(
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
     header: HeaderOption = None,
+    mask: MaskOption = None,
     unit: UnitOption = None,
     neighbours: NeighboursOption = "replace",
     by: ByOption = None,
@@ -93,21 +95,14 @@ def mean(
     by `geodp check`, to the curator alone.
     """
     with one_sentence():
-        from geodp.manifolds.notation import Notation
-        from geodp.records.dataset import Dataset
         from geodp.release import private_mean
 
         place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
-        if dask is None:
-            x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
-        elif unit is not None or by is not None:
-            raise ValueError("--unit and --by read the whole file: leave out --dask, or call geodp.private_mean with Dask arrays")
-        else:
-            named = None if layout == "auto" else Notation.named(place.manifold, layout)
-            array = _dask().read_dask(file, place.manifold, columns=columns, layout=layout)
-            x = Dataset(array, neighbours=cast(Any, neighbours), written=named)
-        with nullcontext() if dask is None else _dask().cluster(dask), progress_bar("mean") as progress:
+        workers = nullcontext() if dask is None else _dask().cluster(dask)
+        read = file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask
+        x = dataset_of(*read, dask=dask is not None)
+        with workers, progress_bar("mean") as progress:
             release = private_mean(
                 x,
                 place.ball(layout, x.written),
@@ -149,6 +144,7 @@ def ball(
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
     header: HeaderOption = None,
+    mask: MaskOption = None,
     unit: UnitOption = None,
     neighbours: NeighboursOption = "replace",
     ledger: OptionalLedgerOption = None,
@@ -169,7 +165,7 @@ def ball(
 
         space = parse_manifold(manifold)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
-        x = dataset_of(file, space, columns, layout, header, unit, neighbours)
+        x = dataset_of(file, space, columns, layout, header, unit, neighbours, mask=mask)
         outer = space if radius is None else Place(space, center, radius).ball(layout, x.written)
         release = private_ball(x, outer, epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)
@@ -188,6 +184,7 @@ def coverage(
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
     header: HeaderOption = None,
+    mask: MaskOption = None,
     unit: UnitOption = None,
     neighbours: NeighboursOption = "replace",
     by: ByOption = None,
@@ -207,7 +204,7 @@ def coverage(
 
         place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
-        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
+        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask)
         release = private_coverage(x, place.ball(layout, x.written), epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)
 
@@ -238,6 +235,7 @@ def check(
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
     header: HeaderOption = None,
+    mask: MaskOption = None,
 ) -> None:
     """For the curator only: which records are invalid or outside the ball. **The output is not private.**"""
     with one_sentence():

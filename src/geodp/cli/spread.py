@@ -21,6 +21,7 @@ from geodp.cli.options import (
     HeaderOption,
     LabelsOption,
     LayoutOption,
+    MaskOption,
     MuOption,
     NeighboursOption,
     OptionalLedgerOption,
@@ -57,6 +58,7 @@ def variance(
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
     header: HeaderOption = None,
+    mask: MaskOption = None,
     unit: UnitOption = None,
     neighbours: NeighboursOption = "replace",
     by: ByOption = None,
@@ -79,7 +81,7 @@ def variance(
 
         place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
-        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
+        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask)
         named = {"about": cast(Any, about), "ledger": book, "dataset": dataset}
         show_release(private_variance(x, place.ball(layout, x.written), epsilon, delta, rho, mu, **named), out, as_json)
 
@@ -98,6 +100,7 @@ def covariance(
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
     header: HeaderOption = None,
+    mask: MaskOption = None,
     unit: UnitOption = None,
     neighbours: NeighboursOption = "replace",
     by: ByOption = None,
@@ -127,7 +130,7 @@ def covariance(
             check_picture(plot)
         place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
-        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels)
+        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask)
         named = {"about": cast(Any, about), "ledger": book, "dataset": dataset}
         release = private_covariance(x, place.ball(layout, x.written), epsilon, delta, rho, mu, **named)
         show_release(release, out, as_json)

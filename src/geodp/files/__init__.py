@@ -44,11 +44,12 @@ from __future__ import annotations
 
 import math
 import os
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,11 +57,13 @@ from numpy.typing import NDArray
 from geodp.files.arrays import ArrayTable, float64, open_array
 from geodp.files.asked import Asked
 from geodp.files.cells import CLOCK, seconds
+from geodp.files.images import open_image
 from geodp.files.layout import PICK, choose, layout_table, layouts, to_points
-from geodp.files.lines import CsvTable
+from geodp.files.lines import open_csv
 from geodp.files.messages import FileError, cut, excerpt
 from geodp.files.naming import expression, literal, parse_manifold
 from geodp.files.parquet import open_parquet
+from geodp.files.rows import JsonTable, SheetTable
 from geodp.files.table import Table
 from geodp.inputs import Array, is_line
 from geodp.manifolds import Layout, Manifold
@@ -84,15 +87,50 @@ __doc__ = (__doc__ or "").replace("{layouts}", layout_table(own()))
 _OPENERS: dict[str, Callable[[Path, Asked], Table]] = {
     ".npy": open_array,
     ".npz": open_array,
-    ".csv": CsvTable,
+    ".csv": open_csv,
+    ".csv.gz": open_csv,
+    ".tsv": open_csv,
+    ".tsv.gz": open_csv,
     ".parquet": open_parquet,
+    ".jsonl": JsonTable,
+    ".jsonl.gz": JsonTable,
+    ".xlsx": SheetTable,
+    ".nii": open_image,
+    ".nii.gz": open_image,
+}
+
+_AS_FRAME = "read it with another program and save it as CSV or Parquet, or read it in Python and give the data frame"
+#: What to do with files that are not read.
+_ADVICE = {
+    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst", ".gz"), "unpack it first"),
+    **dict.fromkeys((".xls", ".xlsm", ".xlsb", ".ods", ".numbers"), "save it as CSV or as .xlsx"),
+    **dict.fromkeys((".txt", ".dat", ".tab"), "if its lines are records, call it .csv, or .tsv if tabs separate the cells"),
+    ".json": "write one record a line and call it .jsonl, such as with DataFrame.to_json(path, orient='records', lines=True)",
+    ".ndjson": "its lines are records of JSON: call it .jsonl",
+    ".pq": "call it .parquet",
+    **dict.fromkeys((".feather", ".arrow", ".h5", ".hdf5", ".mat", ".rds", ".rdata", ".sav", ".dta", ".sas7bdat"), _AS_FRAME),
+    **dict.fromkeys((".pkl", ".pickle"), "a pickle may run any program: save the records as .npy or .parquet"),
 }
 
 
+def is_readable(name: str | os.PathLike[str]) -> bool:
+    """Whether this is the name of a file of records."""
+    return _ending(Path(name)) in _OPENERS
+
+
+def _ending(path: Path) -> str:
+    last = path.suffix.lower()
+    return f"{path.with_suffix('').suffix.lower()}{last}" if last == ".gz" else last
+
+
 def _open(path: Path, asked: Asked) -> Table:
-    opener = _OPENERS.get(path.suffix.lower())
+    opener = _OPENERS.get(_ending(path))
     if opener is None:
-        raise FileError(f"{path} must be a {', '.join(_OPENERS)} file, and its name must say so")
+        advice = _ADVICE.get(path.suffix.lower())
+        known = f"{path} must be a {', '.join(_OPENERS)} file, and its name must say so"
+        raise FileError(f"{path} is not read as it is: {advice}" if advice else known)
+    if asked.mask is not None and opener is not open_image:
+        raise FileError(f"a mask is for images, and {path} is none: leave it out")
     if not path.is_file():
         raise FileError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
     if path.stat().st_size == 0:
@@ -108,7 +146,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
-    except ValueError as error:  # what the library behind a format says may quote a cell
+    except (ValueError, EOFError, zlib.error) as error:  # what the library behind a format says may quote a cell
         raise FileError(f"{path} cannot be read: {type(error).__name__}") from None
 
 
@@ -119,13 +157,15 @@ def read_records(
     columns: Sequence[str | int] | str | None = None,
     layout: str = "auto",
     header: bool | None = None,
+    mask: str | os.PathLike[str] | None = None,
 ) -> Array:
     """The records in a file, as float64 of shape ``(n, *point_shape)``; see the table above for the layouts.
 
     ``columns`` picks columns by name, or by position from 0, as a list or a text such as ``"lat, lon"``. ``header`` says
     of a ``.csv`` file whether its first line is a header; it goes without saying for one that is all names. Records that
     are no points are kept: those that cannot be written down at all are full of NaN. A float64 ``.npy`` array that holds the
-    points as they are stays on disk, mapped read-only. Every :class:`FileError` is about public things: names, shapes, types.
+    points as they are stays on disk, mapped read-only. ``mask`` is a second image, which is public and above zero where a voxel
+    is a record. Every :class:`FileError` is about public things: names, shapes, types.
 
     >>> from geodp import Sphere
     >>> read_records("arrivals.csv", Sphere(1))
@@ -133,9 +173,17 @@ def read_records(
         ...
     geodp.files.FileError: there is no file arrivals.csv
     """
-    asked = Asked(manifold, chosen_columns(columns), layout, header)
-    with _reading(Path(path)):
-        return _records(_open(Path(path), asked), asked)
+    return read_with_labels(path, manifold, (), columns=columns, layout=layout, header=header, mask=mask).x
+
+
+@final
+@dataclass(frozen=True)
+class Found:
+    """Records as points, with the labels beside them, and how they were written if that was in columns."""
+
+    x: Any
+    labels: list[Any]
+    written: Notation | None
 
 
 def read_with_labels(
@@ -146,22 +194,32 @@ def read_with_labels(
     columns: Sequence[str | int] | str | None = None,
     layout: str = "auto",
     header: bool | None = None,
-) -> tuple[Array, list[NDArray[Any]], Notation]:
-    """The records in a file, as :func:`read_records` reads them, the texts in the columns ``labels``, and the notation."""
-    asked = Asked(manifold, chosen_columns(columns), layout, header, beside=tuple(labels))
+    mask: str | os.PathLike[str] | None = None,
+) -> Found:
+    """The records in a file, as :func:`read_records` reads them, and the columns ``labels``."""
+    place = None if mask is None else Path(mask)
+    asked = Asked(manifold, chosen_columns(columns), layout, header, beside=tuple(labels), mask=place)
     with _reading(Path(path)):
-        table = _open(Path(path), asked)
-        order, choice = plan_reading(table, asked)
-        texts = [np.array(table.texts(i)) for i in table.pick(asked.beside)]
-        return read_points(table, manifold, order, choice), texts, notation_of(table, manifold, order, choice)
+        return read_table(_open(Path(path), asked), asked)
+
+
+def read_table(table: Table, asked: Asked) -> Found:
+    """All that was asked for in a table."""
+    order, choice = plan_reading(table, asked)
+    labels = [as_labels(table.texts(i)) for i in table.pick(asked.beside)]
+    points = read_points(table, asked.manifold, order, choice)
+    return Found(points, labels, notation_of(table, asked.manifold, order, choice))
+
+
+def as_labels(cells: list[Any]) -> NDArray[Any]:
+    """Labels as an array, each by itself: a text among numbers must not make texts of all of them."""
+    labels = np.empty(len(cells), dtype=object)
+    labels[:] = cells
+    return labels
 
 
 def chosen_columns(columns: Sequence[str | int] | str | None) -> Sequence[str | int] | None:
     return [name.strip() for name in columns.split(",")] if isinstance(columns, str) else columns
-
-
-def _records(table: Table, asked: Asked) -> Array:
-    return read_points(table, asked.manifold, *plan_reading(table, asked))
 
 
 def plan_reading(table: Table, asked: Asked) -> tuple[list[int], Layout]:
@@ -233,7 +291,7 @@ def parse_center(text: str | os.PathLike[str], manifold: Manifold, *, layout: st
 
 def center_and_notation(text: str | os.PathLike[str], manifold: Manifold, layout: str = "auto") -> tuple[Array, Notation]:
     """The point that a text stands for, as :func:`parse_center` reads it, and the layout that it was written in."""
-    if not isinstance(text, str) or Path(text.strip()).suffix.lower() in _OPENERS:
+    if not isinstance(text, str) or is_readable(text.strip()):
         path = Path(text.strip() if isinstance(text, str) else text)
         (point, written), source = _read_center(path, manifold, layout), f"the centre in {path}"
         # a file of records given by mistake must not be quoted: the condition is said without the number found
@@ -278,8 +336,9 @@ def _read_center(path: Path, manifold: Manifold, layout: str) -> tuple[Array, No
             table, width = ArrayTable(path, table.numbers(columns, False).reshape(1, -1)), table.records * width
         if table.records != 1:
             raise FileError(f"{path} holds {table.records} records, but the centre is one point of {manifold}")
-        order, choice = plan_reading(table, replace(asked, layout=_center_layout(manifold, layout, width)))
-        return np.array(read_points(table, manifold, order, choice)[0]), notation_of(table, manifold, order, choice)
+        found = read_table(table, replace(asked, layout=_center_layout(manifold, layout, width)))
+        assert found.written is not None
+        return np.array(found.x[0]), found.written
 
 
 def _center_layout(manifold: Manifold, layout: str, width: int) -> str:

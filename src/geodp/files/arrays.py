@@ -19,7 +19,7 @@ from geodp.inputs import Array
 
 
 class ArrayTable(Table):
-    def __init__(self, path: Path, array: NDArray[Any]) -> None:
+    def __init__(self, path: Path | str, array: NDArray[Any]) -> None:
         if array.dtype.kind not in "fiuUS":
             raise FileError(f"{path} holds an array of dtype {short(array.dtype)}, but records are real numbers or clock times")
         if array.ndim == 0 or len(array) == 0:

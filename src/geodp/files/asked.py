@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import final
 
 from geodp.files.layout import layouts
-from geodp.files.messages import FileError
+from geodp.files.messages import FileError, listed
 from geodp.manifolds import Manifold
 
 
@@ -24,6 +24,8 @@ class Asked:
     public: bool = False
     #: Columns that hold no coordinates but labels, such as whose a record is.
     beside: Sequence[str | int] = ()
+    #: Of an image, the file that says which of its voxels are records.
+    mask: Path | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -37,7 +39,19 @@ class Asked:
         named = [choice for choice in choices if choice.name == self.layout]
         return frozenset(choice.columns for choice in named or choices)
 
-    def width(self, path: Path, why: str) -> int:
+    def list_shape(self, path: Path | str, name: str, depth: int, alone: bool) -> tuple[int, ...]:
+        """The lengths of lists, and of lists in them, whose type does not fix them, in the column ``name``."""
+        lists = f"has lists without a fixed length in its column {listed([name])}"
+        if not alone:
+            raise FileError(f"{path} {lists} beside other columns: pick that column alone with columns= (or --columns)")
+        if depth == 1:
+            return (self.width(path, lists),)
+        shape = self.manifold.point_shape
+        if depth != len(shape):
+            raise FileError(f"{path} {lists}, {depth} deep, but a point of {self.manifold} has shape {shape}")
+        return shape
+
+    def width(self, path: Path | str, why: str) -> int:
         """Of how many numbers a record consists, where nothing public in the file tells."""
         if len(self.widths) > 1:
             choices = " or ".join(choice.name for choice in layouts(self.manifold))

@@ -1,32 +1,92 @@
-"""What a cell of text holds. None of these functions raises, whatever it is."""
+"""What a cell holds. None of these functions raises, whatever it is."""
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import datetime, time, timedelta
+from typing import Any
+
+import numpy as np
 
 #: Seconds.
 DAY = 24.0 * 60.0 * 60.0
 
-#: HH:MM or HH:MM:SS
-CLOCK = re.compile(r"\s*(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:\.\d*)?))?\s*", re.ASCII)
+#: A time of day, perhaps after an ISO date and before a time zone, which are not looked at: 13:45, 1:45:30 PM, 2024-05-01T13:45Z
+CLOCK = re.compile(
+    r"\s*(?:\d{4}-\d\d-\d\d[T ]\s*)?(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:[.,]\d*)?))?(?:\s*([ap])\.?m\.?)?"
+    r"\s*(?:Z|[+-]\d\d(?::?\d\d)?)?\s*",
+    re.ASCII | re.IGNORECASE,
+)
 _MISSING = frozenset({"na", "n/a", "nil", "none", "null", "missing"})
 
 
-def number(cell: str) -> float:
+def number(cell: Any) -> float:
+    """The number in a cell, or NaN. Truth values are none."""
+    if isinstance(cell, bool | np.bool_):
+        return math.nan
     try:
         return float(cell)
-    except ValueError:
+    except Exception:  # of any object there is
         return math.nan
 
 
-def seconds(cell: str | None) -> float:
+def seconds(cell: Any) -> float:
     """Seconds since midnight, or NaN."""
-    time = CLOCK.fullmatch(cell or "")
-    if time is None:
+    if isinstance(cell, datetime | time):
+        return 3600.0 * cell.hour + 60.0 * cell.minute + cell.second + 1e-6 * cell.microsecond
+    if isinstance(cell, timedelta):  # how databases answer for a time of day
+        return _within_a_day(cell.total_seconds())
+    found = CLOCK.fullmatch(cell) if isinstance(cell, str) else None
+    if found is None:
         return math.nan
-    total = 3600.0 * int(time[1]) + 60.0 * int(time[2]) + float(time[3] or 0.0)
-    return total if total <= DAY else math.nan
+    hours = int(found[1])
+    if found[4]:
+        if not 1 <= hours <= 12:
+            return math.nan
+        hours = hours % 12 + (12 if found[4].lower() == "p" else 0)
+    return _within_a_day(3600.0 * hours + 60.0 * int(found[2]) + float((found[3] or "0").replace(",", ".")))
+
+
+def _within_a_day(total: float) -> float:
+    return total if 0.0 <= total <= DAY else math.nan
+
+
+def flat(cell: Any, width: int) -> list[float]:
+    """The ``width`` numbers in a list, or in lists in it; all NaN if there are more or fewer."""
+    found: list[Any] = []
+    try:
+        _collect(cell, found, width)
+    except Exception:  # of any object there is, and of lists too deep
+        found = []
+    return [number(entry) for entry in found] if len(found) == width else [math.nan] * width
+
+
+def _collect(cell: Any, found: list[Any], most: int) -> None:
+    if isinstance(cell, np.ndarray):
+        cell = cell.tolist() if cell.size <= most else []
+    if not isinstance(cell, list | tuple):
+        found.append(cell)
+        return
+    for entry in cell:
+        _collect(entry, found, most)
+        if len(found) > most:
+            return
+
+
+def label(cell: Any) -> str | int | float:
+    """A text without blanks around it or a number, which is whole if it can be; an empty text for what is missing."""
+    if isinstance(cell, int | np.integer):
+        return cell if isinstance(cell, bool) else int(cell)
+    if isinstance(cell, float | np.floating):
+        return "" if math.isnan(cell) else int(cell) if float(cell).is_integer() else float(cell)
+    if isinstance(cell, bytes):
+        return cell.decode("latin-1").strip()
+    try:
+        text = "" if cell is None or cell != cell else str(cell)  # what is not itself is missing: NaT
+    except Exception:  # of any object there is, such as the missing value of pandas, which is not even true or false
+        return ""
+    return text.strip()
 
 
 def _is_name(cell: str) -> bool:
@@ -45,3 +105,8 @@ def is_header(cells: list[str]) -> bool:
     # pandas numbers nameless columns, after a nameless one for its index
     numbered = len(cells) > 2 and cells == ["", *map(str, range(len(cells) - 1))]
     return numbered or (any(map(_is_name, cells)) and not any(map(is_value, cells)))
+
+
+def is_doubtful(name: str) -> bool:
+    """Whether a name in a header may be a cell of a record after all, so that no sentence may quote it."""
+    return re.search(r"\d{3}|\d\.\d", name) is not None

@@ -109,11 +109,14 @@ def layout_table(kinds: Iterable[type[Manifold]]) -> str:
     rows = {}
     for kind in kinds:
         for manifold in smallest(kind):
+            known: set[frozenset[str]] = set()
             for layout in manifold.layouts:
-                named = layout.automatic or layout.names or layout.clock
+                names = {frozenset(entry) for habit in layout.names for entry in habit}
+                found = layout.automatic or not names <= known  # by its number of columns, or by names that no other has
+                known |= names
                 of = layout.of or form(kind)
                 rows[of, layout.name] = (
-                    layout.name if named else f"{layout.name} *",
+                    layout.name if found else f"{layout.name} *",
                     layout.size,
                     layout.details or layout.meaning,
                 )

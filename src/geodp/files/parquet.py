@@ -26,7 +26,7 @@ class ParquetTable(Table):
     The lengths of the lists themselves are data: no count of them says how long they should be.
     """
 
-    def __init__(self, path: Path, table: Any, arrow: Any, asked: Asked | Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, path: Path | str, table: Any, arrow: Any, asked: Asked | Mapping[str, tuple[int, ...]]) -> None:
         self.path, self.table, self.arrow, self.records = path, table, arrow, table.num_rows
         # the index of a pandas table is no column of the data
         self.names = tuple("" if re.fullmatch(r"__index_level_\d+__", name) else name for name in table.column_names)
@@ -55,16 +55,7 @@ class ParquetTable(Table):
         depth, inner = 0, kind
         while self._is_list(inner):
             depth, inner = depth + 1, inner.value_type
-        lists = f"has lists without a fixed length in its column {listed([self.table.column_names[column]])}"
-        if len(picked) > 1:
-            raise FileError(f"{self.path} {lists} beside other columns: pick that column alone with columns= (or --columns)")
-        if depth == 1:
-            return (asked.width(self.path, lists),)
-        if depth != len(asked.manifold.point_shape):
-            raise FileError(
-                f"{self.path} {lists}, {depth} deep, but a point of {asked.manifold} has shape {asked.manifold.point_shape}"
-            )
-        return asked.manifold.point_shape
+        return asked.list_shape(self.path, self.table.column_names[column], depth, len(picked) == 1)
 
     def _is_list(self, kind: Any) -> bool:
         """Whether this is a type of lists, or of lists of lists, of numbers."""

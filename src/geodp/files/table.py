@@ -1,10 +1,11 @@
-"""What all formats of files have in common."""
+"""What all tables of records have in common, be they files or data frames."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from geodp.files.messages import FileError, excerpt, listed
 from geodp.inputs import Array
@@ -14,9 +15,12 @@ MOST_COLUMNS = 10**7
 
 
 class Table(ABC):
-    """The records of a file before anything is known of a manifold: ``records`` rows in columns of one or more numbers."""
+    """Records before anything is known of a manifold: ``records`` rows in columns of one or more numbers.
 
-    path: Path
+    ``path`` is the file they are in, or what a sentence calls them otherwise.
+    """
+
+    path: Path | str
     records: int
     names: tuple[str, ...] | None
     widths: tuple[int, ...]
@@ -29,8 +33,8 @@ class Table(ABC):
     def holds_clock_times(self, column: int) -> bool: ...
 
     @abstractmethod
-    def texts(self, column: int) -> list[str]:
-        """The cells of a column as texts without blanks around them; empty for what is missing."""
+    def texts(self, column: int) -> list[Any]:
+        """The cells of a column as labels: texts without blanks around them, or numbers; an empty text for what is missing."""
 
     def shown_names(self) -> tuple[str, ...] | None:
         return self.names

@@ -12,6 +12,9 @@ from geodp.manifolds.units import LengthUnit
 #: For each number of a row the names its column may have, the usual one first, and one such list for each habit of naming.
 Names = tuple[tuple[tuple[str, ...], ...], ...]
 
+#: What the cells of a layout of clock times may be.
+CLOCK_TIMES = "13:45, 13:45:30, 1:45 PM or 2024-05-01T13:45"
+
 
 @final
 @dataclass(frozen=True)

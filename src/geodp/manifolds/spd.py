@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast, final
@@ -76,20 +76,31 @@ class PositiveDefinite(Manifold):
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
-        i, j = np.triu_indices(self.k)
-        every, upper = list(np.ndindex(self.point_shape)), list(zip(i.tolist(), j.tolist(), strict=True))
+        every = list(np.ndindex(self.k, self.k))
+        upper, lower = [(i, j) for i, j in every if i <= j], [(i, j) for i, j in every if i >= j]
+        diagonal = sorted(upper, key=lambda entry: entry[0] != entry[1])
+        size = "k*(k+1)/2"
+        return (
+            Layout("full", len(every), "the matrix, row by row", names=entry_names(every), size="k*k"),
+            self._triangle(upper, Layout("upper", len(upper), "its upper triangle, row by row", size=size,
+                           details="its upper triangle, row by row: xx, xy, xz, yy, yz, zz")),
+            self._triangle(lower, Layout("lower", len(upper), "its lower triangle, row by row", automatic=False, size=size,
+                           details="its lower triangle, row by row: xx, yx, yy, zx, zy, zz, as DIPY and ANTs have it")),
+            self._triangle(diagonal, Layout("diagonal", len(upper), "its diagonal, then the rest", automatic=False, size=size,
+                           details="its diagonal, then the rest of the upper triangle, as MRtrix has it")),
+        )  # fmt: skip
 
-        def from_upper(cells: Array) -> Array:
+    def _triangle(self, entries: Sequence[tuple[int, ...]], layout: Layout) -> Layout:
+        """A layout of half of the matrix: these entries, which a header may name."""
+        i, j = np.array(entries).T
+
+        def from_triangle(cells: Array) -> Array:
             matrix = np.empty((len(cells), self.k, self.k))
             matrix[:, i, j] = matrix[:, j, i] = cells
             return matrix
 
-        return (
-            Layout("full", len(every), "the matrix, row by row", names=entry_names(every), size="k*k"),
-            Layout("upper", len(upper), "its upper triangle, row by row", from_upper, names=entry_names(upper, symmetric=True),
-                   size="k*(k+1)/2", details="its upper triangle, row by row: xx, xy, xz, yy, yz, zz",
-                   write=lambda matrices: matrices[:, i, j]),
-        )  # fmt: skip
+        names = entry_names(entries, symmetric=True)
+        return replace(layout, convert=from_triangle, names=names, write=lambda matrices: matrices[:, i, j])
 
     def in_words(self, point: Array) -> str:
         deviations = np.sqrt(eigvalsh(self.matrices(point)))[::-1]

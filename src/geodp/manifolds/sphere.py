@@ -14,7 +14,7 @@ import numpy as np
 from geodp.inputs import EPSILON, Array, real_number, whole_number
 from geodp.manifolds.embedding import Embedding
 from geodp.manifolds.functions import angle_over_sine, sinc
-from geodp.manifolds.layout import Layout
+from geodp.manifolds.layout import CLOCK_TIMES, Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots
@@ -93,9 +93,11 @@ class Sphere(Manifold):
         times = ((("time", "clock", "clocktime", "timeofday"),),)
         return (
             *common,
-            Layout("clock", 1, "clock times HH:MM or HH:MM:SS", lambda x: radius * hand(x / 86_400.0), False, times, True,
-                   of="Sphere(1)", size="1", details="HH:MM or HH:MM:SS; also chosen by a header time",
+            Layout("clock", 1, "times of day such as 13:45", lambda x: radius * hand(x / 86_400.0), False, times, True,
+                   of="Sphere(1)", size="1", details=CLOCK_TIMES + "; also chosen by a header time",
                    write=lambda x: 86_400.0 * turns(x), text=time_of_day, units=(minutes(radius),)),
+            Layout("hours", 1, "hours since midnight, 0 to 24", lambda x: radius * hand(within_a_day(x) / 24.0), False,
+                   of="Sphere(1)", size="1", write=lambda x: 24.0 * turns(x), units=(minutes(radius),)),
             Layout("degrees", 1, "angles in degrees", lambda x: radius * hand(x / 360.0), False, of="Sphere(1)", size="1",
                    write=lambda x: 360.0 * turns(x)),
             Layout("radians", 1, "angles in radians", lambda x: radius * hand(0.5 * x / np.pi), False, of="Sphere(1)", size="1",
@@ -231,6 +233,10 @@ def hand(turned: Array) -> Array:
 def turns(hands: Array) -> Array:
     """The inverse of :func:`hand`, from 0 up to 1."""
     return np.asarray(np.arctan2(hands[..., :1], hands[..., 1:]) / (2.0 * np.pi)) % 1.0
+
+
+def within_a_day(hours: Array) -> Array:
+    return np.where((hours >= 0.0) & (hours <= 24.0), hours, np.nan)
 
 
 def time_of_day(seconds: float) -> str:

@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike
 from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.embedding import Embedding
 from geodp.manifolds.functions import sinc
-from geodp.manifolds.layout import Layout
+from geodp.manifolds.layout import CLOCK_TIMES, Layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots
-from geodp.manifolds.units import LengthUnit, degrees, radians
+from geodp.manifolds.sphere import time_of_day, turns, within_a_day
+from geodp.manifolds.units import LengthUnit, degrees, minutes, radians
 
 if TYPE_CHECKING:
     from flint import arb
@@ -86,6 +87,11 @@ class Torus(Manifold):
                    write=self.angles, units=(radians(),)),
             Layout("degrees", self.d, "angles in degrees", lambda x: self.from_angles(np.deg2rad(x % 360.0)), False, size="d",
                    write=lambda x: np.rad2deg(self.angles(x))),
+            Layout("clock", self.d, "times of day such as 13:45", lambda x: self.from_angles(x * (np.pi / 43_200.0)), False,
+                   clock=True, size="d", details=CLOCK_TIMES, write=lambda x: 86_400.0 * turns(x)[..., 0], text=time_of_day,
+                   units=(minutes(),)),
+            Layout("hours", self.d, "hours since midnight, 0 to 24", lambda x: self.from_angles(within_a_day(x) * (np.pi / 12.0)),
+                   False, size="d", write=lambda x: 24.0 * turns(x)[..., 0], units=(minutes(),)),
         )  # fmt: skip
 
     @property

@@ -159,7 +159,7 @@ def discreet(x: Any, manifold: Manifold) -> Any:
     if isinstance(x, np.ndarray):
         return np.asarray(x)  # without the methods of a subclass, which are not ours
     with only_the_kind():
-        _is_array_like(x)  # if even asking fails, it fails here and not in what follows
+        is_array_like(x)  # if even asking fails, it fails here and not in what follows
     _refuse(x)
     with only_the_kind():
         chunks = _chunks_of(x, manifold)
@@ -313,9 +313,7 @@ def _on_disk(array: Any) -> bool:
 
 def _refuse(x: Any) -> None:
     """A sentence about what cannot be records, or cannot be read twice."""
-    if isinstance(x, str | os.PathLike):
-        raise TypeError(f"x is {'text' if isinstance(x, str) else 'a path'}: read the file with geodp.files.read_records")
-    if _is_array_like(x):
+    if is_array_like(x):
         return
     if isinstance(x, Mapping):
         raise TypeError("x is a mapping from names to something, but records are an array, a list of chunks or a function")
@@ -326,14 +324,14 @@ def _refuse(x: Any) -> None:
         )
 
 
-def _is_array_like(x: Any) -> bool:
+def is_array_like(x: Any) -> bool:
     """Whether it says itself how to become an array: a table of pandas, say, which would otherwise be taken for chunks."""
     return isinstance(x, memoryview) or callable(getattr(x, "__array__", None))
 
 
 def _chunks_of(x: Any, manifold: Manifold) -> Callable[[], Iterable[Any]] | None:
     """A function that reads the chunks of ``x`` anew, or None if ``x`` is to be one array."""
-    if _is_array_like(x):
+    if is_array_like(x):
         return None
     if callable(x):
         return x
@@ -396,7 +394,9 @@ def check_shape(array: Any, manifold: Manifold) -> None:
     refuse_mask(array, "x")
     if array.ndim != len(manifold.point_shape) + 1 or tuple(array.shape[1:]) != manifold.point_shape:
         expected = ", ".join(["n", *map(str, manifold.point_shape)])
-        raise ValueError(f"x has shape {array.shape}, but records of {manifold} have shape ({expected})")
+        rows = [choice.name for choice in manifold.layouts if array.ndim == 2 and choice.columns == array.shape[1]]
+        hint = f": if its rows are records, say how with layout=, {' or '.join(rows)}" if rows else ""
+        raise ValueError(f"x has shape {array.shape}, but records of {manifold} have shape ({expected}){hint}")
     manifold.read(np.empty((0, *manifold.point_shape), dtype=array.dtype), "x")
 
 

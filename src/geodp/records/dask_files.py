@@ -1,4 +1,4 @@
-"""Dask arrays of records from Parquet, Zarr and NumPy files, for data that are larger than memory.
+"""Dask arrays of records from Parquet, CSV, Zarr and NumPy files, for data that are larger than memory.
 
 A file, or a directory of parts, is cut into blocks of rows; a block is read by the worker that sums it, every time it is
 needed. So the workers must find the files under the same name, and the files must not change while a mean is computed. What
@@ -12,6 +12,8 @@ shape and type of the array, before any record is read.
 ``records.zarr``            a Zarr array, or a group with one array, or one called ``x`` or ``records``
 ``records.npy``             a NumPy array
 ``records/*.npy``           a directory of them, also in sub-directories, with rows of the same shape
+``records.csv``             a text file, ``.tsv`` too; it is read once to find where its lines begin
+``records/*.csv``           a directory of them, also in sub-directories, with the same header
 ==========================  ==========================================================================================
 
 Parts are taken in the order of their names; names that begin with a dot or an underscore are no parts.
@@ -24,7 +26,7 @@ import logging
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -34,9 +36,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.files import FileError, chosen_columns, layouts, plan_reading, read_points
+from geodp.files import FileError, Found, as_labels, chosen_columns, layouts, notation_of, plan_reading, read_points
 from geodp.files.arrays import ArrayTable, load_array
 from geodp.files.asked import Asked
+from geodp.files.lines import CsvTable, LineFormat, Lines, open_csv
 from geodp.files.parquet import ParquetTable, arrow_for, parquet_file
 from geodp.files.table import Table
 from geodp.inputs import Array
@@ -54,6 +57,10 @@ _BLOCK_BYTES = 1 << 25
 #: How long to wait for the scheduler of a cluster.
 _PATIENCE = "10s"
 
+#: Files that are read in blocks, besides Zarr.
+_READ = (".parquet", ".npy", ".csv", ".tsv")
+_KINDS = ", ".join(_READ)
+
 _ZARR_MARKS = ("zarr.json", ".zarray", ".zgroup")
 
 
@@ -63,10 +70,11 @@ def read_dask(
     *,
     columns: Sequence[str | int] | str | None = None,
     layout: str = "auto",
+    header: bool | None = None,
 ) -> da.Array:
     """The records in a file or directory as a Dask array of shape ``(n, *point_shape)``, of which nothing is read yet.
 
-    ``columns`` and ``layout`` are those of :func:`geodp.files.read_records`. All blocks have known sizes.
+    ``columns``, ``layout`` and ``header`` are those of :func:`geodp.files.read_records`. All blocks have known sizes.
 
     >>> from geodp import SPD
     >>> read_dask("tensors", SPD(3))
@@ -74,24 +82,46 @@ def read_dask(
         ...
     geodp.files.FileError: there is no file or directory tensors
     """
+    return read_dask_with_labels(path, manifold, (), columns=columns, layout=layout, header=header).x
+
+
+def read_dask_with_labels(
+    path: str | os.PathLike[str],
+    manifold: Manifold,
+    labels: Sequence[str | int],
+    *,
+    columns: Sequence[str | int] | str | None = None,
+    layout: str = "auto",
+    header: bool | None = None,
+) -> Found:
+    """The records as :func:`read_dask` has them, and the columns ``labels`` as Dask arrays of as many blocks."""
     source = Path(path).absolute()
     try:
-        asked = Asked(manifold, chosen_columns(columns), layout)
+        asked = Asked(manifold, chosen_columns(columns), layout, header, beside=tuple(labels))
         parts = _parts(source, Path(path), asked)
-        order, choice = plan_reading(parts[0].sample(), asked)
+        sample = parts[0].sample()
+        order, choice = plan_reading(sample, asked)
+        beside = sample.pick(asked.beside)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
     cells: NDArray[Any] = np.empty(len(parts), dtype=object)
     cells[:] = parts
+    blocks = da.from_array(cells, chunks=1, name=False)
     sizes = tuple(part.rows for part in parts)
-    return da.map_blocks(
+    shape = manifold.point_shape
+    points = da.map_blocks(
         partial(_read_block, manifold, order, choice.name),
-        da.from_array(cells, chunks=1, name=False),
-        chunks=(sizes, *((size,) for size in manifold.point_shape)),
-        new_axis=list(range(1, 1 + len(manifold.point_shape))),
+        blocks,
+        chunks=(sizes, *((size,) for size in shape)),
+        new_axis=list(range(1, 1 + len(shape))),
         dtype=np.float64,
-        meta=np.empty((0,) * (1 + len(manifold.point_shape))),
+        meta=np.empty((0,) * (1 + len(shape))),
     )
+    found = [
+        da.map_blocks(partial(_read_labels, i), blocks, chunks=(sizes,), dtype=object, meta=np.empty(0, dtype=object))
+        for i in beside
+    ]
+    return Found(points, found, notation_of(sample, manifold, order, choice))
 
 
 @contextmanager
@@ -117,18 +147,34 @@ def cluster(address: str) -> Iterator[None]:
 
 
 def _read_block(manifold: Manifold, order: list[int], layout: str, cell: NDArray[Any]) -> Array:
-    part: _Part = cell[0]
     choice = next(choice for choice in layouts(manifold) if choice.name == layout)
+
+    def read(part: _Part) -> Array:
+        table, positions = part.table(order)
+        return read_points(table, manifold, positions, choice)
+
+    return _read(cell[0], read)
+
+
+def _read_labels(column: int, cell: NDArray[Any]) -> NDArray[Any]:
+    def read(part: _Part) -> NDArray[Any]:
+        table, positions = part.table([column])
+        return as_labels(table.texts(positions[0]))
+
+    return _read(cell[0], read)
+
+
+def _read(part: _Part, read: Callable[[_Part], NDArray[Any]]) -> NDArray[Any]:
     try:
-        points = part.points(manifold, order, choice)
+        rows = read(part)
     except FileError:
         raise
     # what a damaged file makes a reader say may quote it
     except Exception as error:
         raise FileError(f"{part.path} cannot be read: {type(error).__name__}") from None
-    if len(points) != part.rows:
-        raise FileError(f"{part.path} has changed since it was opened: {part.rows} rows of it are now {len(points)}")
-    return points
+    if len(rows) != part.rows:
+        raise FileError(f"{part.path} has changed since it was opened: {part.rows} rows of it are now {len(rows)}")
+    return rows
 
 
 @dataclass(frozen=True)
@@ -143,7 +189,8 @@ class _Part(ABC):
         """A table with the columns of this part, from which to tell the layout."""
 
     @abstractmethod
-    def points(self, manifold: Manifold, order: list[int], choice: Any) -> Array: ...
+    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
+        """These columns of these rows, and where they are in the table that is returned."""
 
 
 @final
@@ -158,10 +205,10 @@ class _ArrayPart(_Part):
         # only type and shape are looked at: all zeros are one zero here
         return ArrayTable(self.path, np.broadcast_to(np.zeros((), dtype=self.dtype), self.shape))
 
-    def points(self, manifold: Manifold, order: list[int], choice: Any) -> Array:
+    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
         stored = _open_npy(self.path) if self.path.suffix == ".npy" else _zarr_array(self.path, self.name)
         rows = np.array(stored[self.start : self.start + self.rows])
-        return read_points(ArrayTable(self.path, rows), manifold, order, choice)
+        return ArrayTable(self.path, rows), columns
 
 
 @final
@@ -174,16 +221,29 @@ class _ParquetPart(_Part):
         with parquet_file(self.path) as file:
             return ParquetTable(self.path, file.schema_arrow.empty_table(), arrow_for(self.path), self.shapes)
 
-    def points(self, manifold: Manifold, order: list[int], choice: Any) -> Array:
-        read = sorted(set(order))
+    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
+        read = sorted(set(columns))
         with parquet_file(self.path) as file:
             names = file.schema_arrow.names
             wanted = [names[i] for i in read]
             unique = len(set(names)) == len(names)
             table = file.read_row_groups(self.groups, columns=wanted if unique else None)
             table = table.select(wanted if unique else read)
-        table = ParquetTable(self.path, table, arrow_for(self.path), self.shapes)
-        return read_points(table, manifold, [read.index(i) for i in order], choice)
+        return ParquetTable(self.path, table, arrow_for(self.path), self.shapes), [read.index(i) for i in columns]
+
+
+@final
+@dataclass(frozen=True)
+class _CsvPart(_Part):
+    start: int
+    stop: int
+    form: LineFormat
+
+    def sample(self) -> Table:
+        return CsvTable(Lines(self.path), self.form, self.rows)
+
+    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
+        return CsvTable(Lines(self.path, self.start, self.stop), self.form, self.rows), columns
 
 
 def _parts(source: Path, shown: Path, asked: Asked) -> list[_Part]:
@@ -195,7 +255,13 @@ def _parts(source: Path, shown: Path, asked: Asked) -> list[_Part]:
         parts = list(_zarr_parts(source, block))
     else:
         files = _files(source, shown)
-        parts = list(_parquet_parts(files, block, asked) if files[0].suffix == ".parquet" else _npy_parts(files, block))
+        match files[0].suffix:
+            case ".parquet":
+                parts = list(_parquet_parts(files, block, asked))
+            case ".npy":
+                parts = list(_npy_parts(files, block))
+            case _:
+                parts = list(_csv_parts(files, asked))
     if not parts:
         raise FileError(f"{shown} has no records")
     return parts
@@ -203,20 +269,19 @@ def _parts(source: Path, shown: Path, asked: Asked) -> list[_Part]:
 
 def _files(source: Path, shown: Path) -> list[Path]:
     if source.is_dir():
-        below = (path for path in source.rglob("*") if path.suffix in (".parquet", ".npy") and path.is_file())
+        below = (path for path in source.rglob("*") if path.suffix in _READ and path.is_file())
         hidden = (".", "_")
         files = sorted(path for path in below if not any(name.startswith(hidden) for name in path.relative_to(source).parts))
         kinds = {path.suffix for path in files}
         if len(kinds) > 1:
-            raise FileError(f"the directory {shown} holds .parquet and .npy files: put them into directories of their own")
+            found = " and ".join(sorted(kinds))
+            raise FileError(f"the directory {shown} holds {found} files: put them into directories of their own")
         if not kinds:
-            raise FileError(f"the directory {shown} holds no .parquet or .npy files and is no Zarr array")
+            raise FileError(f"the directory {shown} holds no {_KINDS} files and is no Zarr array")
         return files
-    if source.suffix not in (".parquet", ".npy"):
-        raise FileError(
-            f"{shown} must be a .parquet, .npy or .zarr file or a directory of .parquet or .npy files: "
-            "Dask reads no others in blocks"
-        )
+    if source.suffix not in _READ:
+        advice = ": unpack it first" if source.suffix == ".gz" else ""
+        raise FileError(f"{shown} cannot be read in blocks by Dask, as {_KINDS} and .zarr files and directories can{advice}")
     return [source]
 
 
@@ -290,6 +355,38 @@ def _parquet_parts(files: list[Path], block: int, asked: Asked) -> Iterator[_Par
             raise FileError(f"the columns of {path} are not those of {first.path}")
         for groups in _runs(rows, block):
             yield _ParquetPart(path, sum(rows[i] for i in groups), groups, first.shapes)
+
+
+def _csv_parts(files: list[Path], asked: Asked) -> Iterator[_Part]:
+    """Ranges of bytes that end where a line does. The file is read once for that, some megabytes at a time."""
+    first: CsvTable | None = None
+    for path in files:
+        table = open_csv(path, asked)
+        first = first or table
+        if table.form.encoding == "utf-16":
+            raise FileError(f"{path} is in UTF-16, which cannot be read in blocks: save it as UTF-8")
+        if table.form != first.form:
+            raise FileError(f"the header of {path} is not that of {first.path}")
+        done = -table.form.start  # the header is no record
+        for start, stop, lines in _line_ranges(path):
+            rows, done = min(lines, done + lines), done + lines
+            if rows > 0:
+                yield _CsvPart(path, rows, start, stop, table.form)
+        if done != table.records:
+            raise FileError(f"{path} has changed while it was read")
+
+
+def _line_ranges(path: Path) -> Iterator[tuple[int, int, int]]:
+    """Where ranges of whole lines start and stop, and how many lines there are in each."""
+    with path.open("rb") as file:
+        start, size = 0, path.stat().st_size
+        while start < size:
+            file.seek(start + _BLOCK_BYTES)
+            file.readline()  # up to the end of the line that the block would end in
+            stop = min(file.tell(), size)
+            lines = sum(len(block) for block in Lines(path, start, stop).blocks("utf-8"))
+            yield start, stop, lines
+            start = stop
 
 
 def _runs(rows: list[int], block: int) -> Iterator[tuple[int, ...]]:

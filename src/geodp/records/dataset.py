@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal, TypedDict, final, get_args
+from typing import Any, Literal, Unpack, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.files import read_with_labels
+from geodp.files import Found
 from geodp.inputs import refuse_mask
 from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
@@ -27,17 +27,23 @@ from geodp.records.persons import (
     select_records,
     whole,
 )
+from geodp.records.sources import Columns, is_column, load
 
 #: Who is protected from what: neighbours have equally many records, or one of them has one more.
 Change = Literal["replace", "add-remove"]
 Labels = Literal["public", "private"]
 
 
-class Who(TypedDict, total=False):
-    """What the ``private_*`` functions take to say who the records are; :class:`Dataset` says what it means."""
+class Whose(Columns, total=False):
+    """What says whose the records are, and how they are read."""
 
     unit: Any
     neighbours: Change
+
+
+class Who(Whose, total=False):
+    """What the ``private_*`` functions take to say who the records are; :class:`Dataset` says what it means."""
+
     by: Any
     groups: Sequence[Hashable] | None
     labels: Labels
@@ -51,19 +57,20 @@ class Dataset:
     Parameters
     ----------
     x
-        The records, as for :func:`geodp.frechet_mean`.
+        The records, as for :func:`geodp.frechet_mean`: arrays, data frames, or the name of a file.
     unit
-        For each record the person whose it is: numbers or texts. Then a person is one of ``n`` and has one vote: its records
-        are averaged first. *Neighbours* differ by all records of one person, however many. Of an array the records may come
-        in any order; in chunks and Dask arrays those of a person must come together. Ids may themselves come in chunks,
-        from a function. The number of persons is public (unless ``neighbours`` says otherwise), the number of records is
-        not told; but whoever can measure time and memory may guess it. Records without an id are nobody's and are left out.
+        For each record the person whose it is: numbers or texts, or the name of their column. Then a person is one of ``n``
+        and has one vote: its records are averaged first. *Neighbours* differ by all records of one person, however many. Of
+        an array the records may come in any order; in chunks and Dask arrays those of a person must come together. Ids may
+        themselves come in chunks, from a function. The number of persons is public (unless ``neighbours`` says otherwise), the
+        number of records is not told; but whoever can measure time and memory may guess it. Records without an id are nobody's
+        and are left out.
     neighbours
         ``"replace"``: data sets of equally many records (or persons), so their number is public. ``"add-remove"``: one has
         one more than the other, so it is private: a noisy count is part of the release and of its cost.
     by
-        For each record its group. Then there is one release for each group, and all together cost what one costs, because every
-        record, or person, is in one group only.
+        For each record its group, or the name of their column. Then there is one release for each group, and all together cost
+        what one costs, because every record, or person, is in one group only.
     groups
         The names of the groups. They are public, and each of them gets a release, if it has records or not.
     labels
@@ -72,6 +79,9 @@ class Dataset:
         part of each release; replacing one record changes two groups, and each gets half of the privacy (none of this
         halving with ``neighbours="add-remove"``). Labels that are none of ``groups`` belong to no group, silently. A person
         is in the group of its first record.
+    columns, layout, header, mask
+        How columns become points, as for :func:`geodp.files.read_records`. Arrays whose rows are not yet points, such as upper
+        triangles, need a ``layout``. The columns of ``unit`` and ``by`` hold no coordinates.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere, private_mean
@@ -88,6 +98,10 @@ class Dataset:
     by: Any = None
     groups: Sequence[Hashable] | None = None
     labels: Labels = "public"
+    columns: Sequence[str | int] | str | None = None
+    layout: str | None = None
+    header: bool | None = None
+    mask: str | os.PathLike[str] | None = None
     #: How the records were written, if they were read from columns: releases are written the same way.
     written: Notation | None = None
 
@@ -129,17 +143,12 @@ class Dataset:
         path: str | os.PathLike[str],
         manifold: Manifold,
         *,
-        columns: Sequence[str | int] | str | None = None,
-        layout: str = "auto",
-        header: bool | None = None,
-        unit: str | int | None = None,
-        by: str | int | None = None,
-        neighbours: Change = "replace",
-        groups: Sequence[Hashable] | None = None,
-        labels: Labels = "public",
+        dask: bool = False,
+        **who: Unpack[Who],
     ) -> Dataset:
-        """The records in a file. ``unit`` and ``by`` are columns, by name or position; the others are as for
-        :func:`geodp.files.read_records`, but that these two columns hold no coordinates.
+        """The records in a file, read once and now. ``who`` is as for :class:`Dataset`; ``unit`` and ``by`` are columns.
+
+        With ``dask`` they are read in blocks, when they are needed, and may be more than fits memory: :func:`geodp.read_dask`.
 
         >>> from geodp import Sphere
         >>> Dataset.read("visits.csv", Sphere(2), unit="person")
@@ -147,11 +156,31 @@ class Dataset:
             ...
         geodp.files.FileError: there is no file visits.csv
         """
-        wanted = [column for column in (unit, by) if column is not None]
-        x, found, written = read_with_labels(path, manifold, wanted, columns=columns, layout=layout, header=header)
-        named = dict(zip(wanted, found, strict=True))
-        whose, group = (None if column is None else named[column] for column in (unit, by))
-        return cls(x, whose, neighbours, group, groups, labels, written)
+        data = cls(path, **who)
+        if not dask:
+            return data.load(manifold)
+        from geodp.records.dask_files import read_dask_with_labels
+
+        if data.mask is not None:
+            raise ValueError("images are not read in blocks: leave out the mask, or Dask")
+        how: Any = {"columns": data.columns, "layout": data.layout or "auto", "header": data.header}
+        return data._filled(read_dask_with_labels(path, manifold, data._named, **how))
+
+    def load(self, manifold: Manifold) -> Dataset:
+        """The same with its records as points of the manifold, and its labels beside them: nothing is left to read."""
+        how: Any = {"columns": self.columns, "layout": self.layout, "header": self.header, "mask": self.mask}
+        return self._filled(load(self.x, manifold, self._named, **how))
+
+    @property
+    def _named(self) -> list[str | int]:
+        """The labels that are given by their columns."""
+        return [column for column in (self.unit, self.by) if is_column(column)]
+
+    def _filled(self, found: Found) -> Dataset:
+        known = dict(zip(self._named, found.labels, strict=True))
+        unit, by = (known[label] if is_column(label) else label for label in (self.unit, self.by))
+        written = found.written or self.written
+        return Dataset(found.x, unit, self.neighbours, by, self.groups, self.labels, written=written)
 
     def __repr__(self) -> str:
         said = [f"{name}=..." for name in ("unit", "by") if getattr(self, name) is not None]
@@ -163,14 +192,15 @@ class Dataset:
 
     def open(self, manifold: Manifold) -> Members:
         """The members: records, or persons."""
-        refuse_mask(self.x, "x")
-        x = discreet(self.x, manifold)
+        data = self.load(manifold)
+        refuse_mask(data.x, "x")
+        x = discreet(data.x, manifold)
         if is_dask(x) and (self.neighbours == "add-remove" or self.by is not None):
             check_known(x, manifold)
-        if self.unit is None:
-            return Members(x, manifold, count_records(x, manifold), self)
-        persons = open_persons(x, self.unit, manifold)
-        return Members(persons, manifold, persons.count, self)
+        if data.unit is None:
+            return Members(x, manifold, count_records(x, manifold), data)
+        persons = open_persons(x, data.unit, manifold)
+        return Members(persons, manifold, persons.count, data)
 
 
 @final

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from geodp.compute.passes import as_compiled_code_knows_it, sum_rounding
 from geodp.inputs import EPSILON, Array, refuse_mask
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.records.chunks import as_array, check_shape, in_order, one_blas_thread, pool
+from geodp.records.sources import Columns, is_column, load
 from geodp.statistics.mean import (
     FINE,
     MOST_PASSES,
@@ -67,23 +68,31 @@ class MeanResults:
 
 
 def frechet_means(
-    x: ArrayLike, ball: Ball, by: ArrayLike, *, groups: ArrayLike | None = None, tolerance: float | None = None
+    x: Any,
+    ball: Ball,
+    by: Any,
+    *,
+    groups: ArrayLike | None = None,
+    tolerance: float | None = None,
+    **how: Unpack[Columns],
 ) -> MeanResults:
     """The Fréchet mean of every group of records, clipped into the ball: :func:`geodp.frechet_mean` for all of them at once.
 
     Parameters
     ----------
     x
-        The records, an array ``(n, *point_shape)``.
+        The records, an array ``(n, *point_shape)``, a data frame or the name of a file.
     ball
         The public ball, the same for all groups.
     by
-        The label of each record's group, ``(n,)``: whole numbers or text.
+        The label of each record's group, ``(n,)``: whole numbers or text; or the name of their column.
     groups
         The labels, in the order of the result; records with another label are left out. A group without records has the
         centre of the ball for its mean. By default the labels that occur, sorted.
     tolerance
         The largest acceptable error bound of any group, :func:`geodp.frechet_mean` says more.
+    how
+        How columns become points, as for :func:`geodp.frechet_mean`.
 
     >>> import numpy as np
     >>> from geodp import SPD, Ball
@@ -92,10 +101,10 @@ def frechet_means(
     >>> results.points.round(9).tolist(), bool((results.error_bounds < 1e-9).all())
     ([[[2.0, 0.0], [0.0, 2.0]], [[1.0, 0.0], [0.0, 1.0]]], True)
     """
-    checked_ball(ball)
-    records = as_array(x)
+    found = load(x, checked_ball(ball).manifold, [by] if is_column(by) else (), **how)
+    records = as_array(found.x)
     check_shape(records, ball.manifold)
-    labels, codes = _coded(by, groups, len(records))
+    labels, codes = _coded(np.array(found.labels[0].tolist()) if found.labels else by, groups, len(records))
     order: Any = slice(None)
     if (codes[1:] < codes[:-1]).any() or (codes < 0).any():
         order = np.argsort(codes, kind="stable")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, ClassVar, NamedTuple, final
+from typing import Any, ClassVar, NamedTuple, Unpack, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,9 +15,10 @@ from geodp.compute.groups import GroupEvaluator, best_group_evaluator
 from geodp.compute.passes import HessianKnown, Pass, sum_rounding
 from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
-from geodp.manifolds.ball import Ball
+from geodp.manifolds.ball import Ball, checked_ball
 from geodp.records.chunks import Records, open_records
 from geodp.records.persons import Indices, Persons
+from geodp.records.sources import Columns, load
 from geodp.statistics.secants import MEMORY, accelerated
 from geodp.statistics.sensitivity import Bound, sensitivity
 
@@ -55,6 +56,7 @@ def frechet_mean(
     tolerance: float | None = None,
     weights: ArrayLike | None = None,
     progress: Progress | None = None,
+    **how: Unpack[Columns],
 ) -> MeanResult:
     r"""The point of least mean squared distance to the records, clipped into the ball.
 
@@ -63,7 +65,9 @@ def frechet_mean(
     x
         The records: an array or memory map ``(n, *point_shape)``; or chunks of such arrays, as a list or as a function
         that returns a new iterator over them (the data are read several times, a few chunks at a time); or a Dask array,
-        whose blocks are read where they are, by the workers of the cluster, and must be the same every time.
+        whose blocks are read where they are, by the workers of the cluster, and must be the same every time. Or a data frame of
+        pandas, polars, pyarrow and others (:mod:`geodp.records.frames`), or chunks of those; the name of a file
+        (:mod:`geodp.files`); rotations of SciPy.
     ball
         The public ball; records outside it are moved to its boundary first, see :meth:`Ball.clip`.
     tolerance
@@ -74,6 +78,9 @@ def frechet_mean(
         Non-negative weights of the records, ``(n,)``; equal by default.
     progress
         Called as ``progress(iteration, records_done, records_in_all_if_known)`` after every chunk.
+    how
+        ``columns``, ``layout``, ``header`` and ``mask``: how columns become points, as for :func:`geodp.files.read_records`.
+        Arrays need a ``layout`` if their rows are not points yet, such as upper triangles.
 
     Notes
     -----
@@ -99,7 +106,8 @@ def frechet_mean(
     (array([[2., 0.],
            [0., 2.]]), True)
     """
-    return _Solver(open_records(x, ball, weights), progress).solve(tolerance)
+    points = load(x, checked_ball(ball).manifold, **how).x
+    return _Solver(open_records(points, ball, weights), progress).solve(tolerance)
 
 
 @final

@@ -1,0 +1,194 @@
+"""Records whose cells have a type each: lines of JSON, and the rows of a spreadsheet.
+
+As in other text files, a row is a record and only a function of this one row.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import warnings
+from abc import abstractmethod
+from array import array as buffer
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from geodp.files.asked import Asked
+from geodp.files.cells import flat, is_doubtful, is_header, label, number, seconds
+from geodp.files.lines import Lines
+from geodp.files.messages import FileError, listed
+from geodp.files.table import Table
+from geodp.inputs import Array
+
+
+class RowTable(Table):
+    """Rows of cells, which are read anew for every question."""
+
+    @abstractmethod
+    def rows(self) -> Iterator[Sequence[Any] | None]:
+        """The cells of each row, as many as there are columns, or None for a row that is no record."""
+
+    def holds_clock_times(self, column: int) -> bool:
+        return False  # cells have types, columns have none
+
+    def numbers(self, columns: list[int], clock: bool) -> Array:
+        missing = [math.nan] * sum(self.widths[i] for i in columns)
+        out = buffer("d")
+        for row in self.rows():
+            if row is None:
+                out.extend(missing)
+                continue
+            for i in columns:
+                if self.widths[i] > 1:
+                    out.extend(flat(row[i], self.widths[i]))
+                else:
+                    out.append(seconds(row[i]) if clock else number(row[i]))
+        return np.frombuffer(out, dtype=np.float64).reshape(self.records, len(missing))
+
+    def texts(self, column: int) -> list[Any]:
+        return ["" if row is None else label(row[column]) for row in self.rows()]
+
+
+# ---------------------------------------------------------------------- lines of JSON
+
+
+@final
+class JsonTable(RowTable):
+    """One JSON value a line: an object whose fields are the columns, or an array."""
+
+    def __init__(self, path: Path, asked: Asked) -> None:
+        self.path, self.lines = path, Lines(path)
+        self.records = sum(len(block) for block in self._blocks())
+        arrays = asked.header is False or asked.public
+        if asked.columns is None and not arrays:
+            raise FileError(
+                f"{path} has no header: name the fields to read, such as columns='lat, lon' (--columns), or say header=False "
+                "(--no-header) if every line is an array"
+            )
+        self.names = None if arrays else tuple(dict.fromkeys(str(name) for name in (*(asked.columns or ()), *asked.beside)))
+        if arrays and asked.columns is not None:
+            raise FileError(f"{path} is read without a header: every line is an array of one record, of which none are picked")
+        if self.names is None:
+            self.widths = (self._longest() if asked.public else asked.width(path, "has no header"),)
+        else:
+            coordinates = [str(name) for name in asked.columns or ()]
+            width = asked.width(path, "has no types") if len(coordinates) == 1 else 1
+            self.widths = tuple(width if [name] == coordinates else 1 for name in self.names)
+
+    def _blocks(self) -> Iterator[list[str]]:
+        return self.lines.blocks("utf-8-sig")
+
+    def _longest(self) -> int:
+        """How many numbers there are in the first line of a public file."""
+        row = next(self.rows(), None)
+        value = [] if row is None else row[0]
+        return int(np.size(np.array(value, dtype=object)))
+
+    def rows(self) -> Iterator[Sequence[Any] | None]:
+        for block in self._blocks():
+            for line in block:
+                yield self._row(line)
+
+    def _row(self, line: str) -> Sequence[Any] | None:
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        if self.names is None:
+            return (value,)
+        return [value.get(name) for name in self.names] if isinstance(value, dict) else None
+
+
+# ---------------------------------------------------------------------- spreadsheets
+
+
+@final
+class SheetTable(RowTable):
+    """The rows of a sheet of an Excel file. The first row names the columns, unless the caller says that it is a record."""
+
+    def __init__(self, path: Path, asked: Asked) -> None:
+        self.path: Path = path
+        self._sheet = _sheet_name(path)
+        self._start = 0
+        with closing(self._stored()) as rows:
+            cells = ["" if cell is None else str(cell).strip() for cell in next(rows, ())]
+        while cells and not cells[-1]:
+            cells.pop()
+        plain = is_header(cells)
+        header = plain if asked.public else asked.header is not False
+        if header and asked.header is None and not plain and not (asked.names and asked.names <= set(cells)):
+            raise FileError(
+                f"the first row of {path} must name the columns, and it holds a number or no name: write names above the "
+                "records, or say header=False (--no-header) if it is a record, header=True (--header) if it names them all the "
+                "same"
+            )
+        self._shown = plain and not any(map(is_doubtful, cells))
+        self._start = int(header)
+        self.names = tuple(cells) if header else None
+        self.widths = (1,) * (len(cells) if header or asked.public else _width(path, asked))
+        with closing(self._stored()) as rows:
+            self.records = sum(1 for _ in rows)
+        if self.records == 0:
+            raise FileError(f"{path} has a header but no records" if header else f"{path} has no records")
+
+    def shown_names(self) -> tuple[str, ...] | None:
+        return self.names if self._shown else None
+
+    def rows(self) -> Iterator[Sequence[Any] | None]:
+        width = len(self.widths)
+        with closing(self._stored()) as rows:
+            for row in rows:
+                yield (*row, *(None,) * (width - len(row)))
+
+    def _stored(self) -> Generator[tuple[Any, ...]]:
+        """The rows as they are stored, those at the end without a value too."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # which may quote a cell
+            book = _workbook(self.path)
+            try:
+                for i, row in enumerate(book[self._sheet].iter_rows(values_only=True)):
+                    if i >= self._start:
+                        yield row
+            except Exception:
+                raise _damaged(self.path) from None
+            finally:
+                book.close()
+
+
+def _width(path: Path, asked: Asked) -> int:
+    if asked.columns is None and asked.beside:
+        raise FileError(f"{path} is read without a header: say which columns hold coordinates, such as columns='0, 1'")
+    positions = [int(text) for text in map(str, (*(asked.columns or ()), *asked.beside)) if text.isdecimal()]
+    return 1 + max(positions, default=-1) if asked.columns is not None else asked.width(path, "has no header")
+
+
+def _sheet_name(path: Path) -> str:
+    book = _workbook(path)
+    names: list[str] = list(book.sheetnames)
+    book.close()
+    likely = names if len(names) == 1 else [name for name in names if name.lower() in ("x", "records")]
+    if len(likely) != 1:
+        raise FileError(f"{path} has {len(names)} sheets ({listed(names)}): call the one with the records x or records")
+    return likely[0]
+
+
+def _workbook(path: Path) -> Any:
+    try:
+        openpyxl = importlib.import_module("openpyxl")
+    except ImportError:
+        raise FileError(f"reading {path} needs openpyxl: pip install 'geodp[excel]', or save it as CSV") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except Exception:
+        raise _damaged(path) from None
+
+
+def _damaged(path: Path) -> FileError:
+    return FileError(f"{path} is not an Excel file that openpyxl can read: save it as CSV")

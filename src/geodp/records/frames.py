@@ -1,0 +1,140 @@
+"""Records in data frames of any maker that narwhals knows: pandas, polars, pyarrow, Modin, DuckDB, Ibis, PySpark and others.
+
+They are read as files are (:mod:`geodp.files`): by the names and the types of the columns, which are **public**, and by what the
+caller says. Types must not be made from the records. pandas does that when it reads a file without being told the types, so
+columns of text and of objects are one kind here: each of their cells is read by itself, numbers written as text included. A cell
+that is not a number, and one that is missing, makes an invalid record and changes nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any, final
+
+import numpy as np
+
+from geodp.files.asked import Asked
+from geodp.files.cells import flat, label, number, seconds
+from geodp.files.messages import FileError, listed, short
+from geodp.files.table import Table
+from geodp.inputs import Array
+
+#: Packages whose objects may be data frames. narwhals is asked about these, and loaded when there is one.
+_MAKERS = frozenset(
+    (
+        "pandas",
+        "polars",
+        "pyarrow",
+        "modin",
+        "cudf",
+        "dask",
+        "dask_expr",
+        "duckdb",
+        "_duckdb",
+        "ibis",
+        "pyspark",
+        "sqlframe",
+        "narwhals",
+    )
+)
+#: Columns whose cells are looked at one by one. Whether one of pandas is of text or of objects depends on the cells.
+_CELLS = ("String", "Object", "Categorical", "Enum")
+_TIMES = ("Datetime", "Time", "Duration")
+
+
+def as_frame(x: Any) -> Any:
+    """``x`` for narwhals, if it is a data frame or a column of one; otherwise None."""
+    kind = type(x)
+    ours = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    if not (
+        ours & (_MAKERS | {"narwhals"}) or hasattr(kind, "__narwhals_dataframe__") or hasattr(kind, "__narwhals_lazyframe__")
+    ):
+        return None
+    nw = importlib.import_module("narwhals.stable.v2")
+    try:
+        frame = nw.from_native(x, pass_through=True, allow_series=True)
+        frame = frame.to_frame() if isinstance(frame, nw.Series) else frame
+        return frame if isinstance(frame, nw.DataFrame | nw.LazyFrame) else None
+    except importlib.import_module("narwhals.exceptions").DuplicateError:
+        raise FileError("the data frame has several columns of the same name: give each its own") from None
+
+
+@final
+class FrameTable(Table):
+    """The columns of a data frame; ``frame`` comes from :func:`as_frame`."""
+
+    def __init__(self, frame: Any, asked: Asked) -> None:
+        self.path = "the data frame"
+        labels = list(frame.collect_schema().names())
+        if not hasattr(frame, "get_column"):  # not in memory yet: no more of it than is asked for
+            needed = dict.fromkeys((*(asked.columns or labels), *asked.beside))
+            labels = [name for name in labels if name in needed] if all(name in labels for name in needed) else labels
+            frame = frame.select(labels).collect()
+        self.frame, self._labels, self.records = frame, labels, len(frame)
+        if self.records == 0:
+            raise FileError(f"{self.path} has no records")
+        self.names = tuple(str(name) for name in labels)
+        self.widths = (1,) * len(labels)
+        picked = self.coordinates(asked.columns, asked.beside)
+        self.widths = tuple(self._width(i, picked, asked) if i in picked else 1 for i in range(len(labels)))
+
+    def _position(self, column: str | int) -> int:
+        # the names of pandas may be numbers
+        return self._labels.index(column) if self._labels.count(column) == 1 else super()._position(column)
+
+    def _kind(self, column: int) -> str:
+        """The type of a column in one word."""
+        dtype = self.frame.schema[self._labels[column]]
+        if dtype.is_numeric():
+            return "number"
+        name = type(dtype).__name__
+        if name == "Unknown":
+            native = self._series(column).to_native()
+            return "cells" if "null" in str(getattr(native, "dtype", None) or native.type).lower() else name
+        return "cells" if name in _CELLS else "time" if name in _TIMES else "list" if name in ("List", "Array") else name
+
+    def _width(self, column: int, picked: list[int], asked: Asked) -> int:
+        """How many numbers a cell of the column has: told by its type, or by the caller."""
+        kind, alone = self._kind(column), len(picked) == 1
+        if kind == "cells":
+            # lists are objects to pandas; what the cells are must not matter
+            return asked.width(self.path, "has a column of text or objects") if alone and 1 not in asked.widths else 1
+        if kind != "list":
+            return 1
+        depth, inner = 0, self.frame.schema[self._labels[column]]
+        fixed = getattr(inner, "shape", None)
+        while type(inner).__name__ in ("List", "Array"):
+            depth, inner = depth + 1, inner.inner
+        if not inner.is_numeric():
+            raise self._refused(column, "numbers")
+        return math.prod(fixed or asked.list_shape(self.path, str(self._labels[column]), depth, alone))
+
+    def holds_clock_times(self, column: int) -> bool:
+        return self._kind(column) == "time"
+
+    def numbers(self, columns: list[int], clock: bool) -> Array:
+        return np.concatenate([self._column(i, clock).reshape(self.records, -1) for i in columns], axis=1)
+
+    def _column(self, column: int, clock: bool) -> Array:
+        kind, width = self._kind(column), self.widths[column]
+        if kind in ("cells", "list") and width > 1 and not clock:
+            return np.array([flat(cell, width) for cell in self._series(column).to_list()])
+        if kind == "cells" or (clock and kind == "time"):
+            read = seconds if clock else number
+            return np.array([read(cell) for cell in self._series(column).to_list()])
+        if clock or kind != "number":
+            raise self._refused(column, "clock times" if clock else "numbers")
+        float64 = importlib.import_module("narwhals.stable.v2").Float64
+        return np.asarray(self._series(column).cast(float64).to_numpy(), dtype=np.float64)
+
+    def texts(self, column: int) -> list[Any]:
+        return [label(cell) for cell in self._series(column).to_list()]
+
+    def _series(self, column: int) -> Any:
+        return self.frame.get_column(self._labels[column])
+
+    def _refused(self, column: int, wanted: str) -> FileError:
+        name = self._labels[column]
+        found = f"the column {listed([str(name)])} of {self.path} has the type {short(self.frame.schema[name])}"
+        return FileError(f"{found}, but this layout is read from {wanted}")
