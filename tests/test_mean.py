@@ -517,6 +517,20 @@ def test_in_a_very_wide_ball_records_far_out_cost_digits_but_nothing_else(far: f
     assert result.iterations <= 10
 
 
+@pytest.mark.parametrize("logarithms", [(0.9, 0.4, 0.17), (0.98, 0.2, 0.0)])
+@pytest.mark.parametrize("radius", [30.0, 60.0])
+def test_records_near_the_end_of_a_very_wide_ball_are_found(radius: float, logarithms: tuple[float, ...]) -> None:
+    """25 from the centre, with condition numbers of 1e8 and 4e10: logarithms at the centre certify nothing, those nearby do."""
+    manifold, rng = SPD(3), np.random.default_rng(3)
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    far = (turn * np.exp(25.0 * np.array(logarithms))) @ turn.T
+    far = 0.5 * (far + far.T)
+    x = manifold.raw_exp(far, manifold.raw_tangent(far, 0.3 * rng.normal(size=(300, 6))))
+    narrow, wide = frechet_mean(x, Ball(manifold, far, 4.0)), frechet_mean(x, Ball(manifold, np.eye(3), radius))
+    assert wide.error_bound < 0.01
+    assert manifold.dist(wide.point, narrow.point) <= wide.error_bound + narrow.error_bound
+
+
 def test_log_eigenvalues_up_to_twelve_converge() -> None:
     rng = np.random.default_rng(26)
     turns = np.linalg.qr(rng.normal(size=(60, 3, 3)))[0]

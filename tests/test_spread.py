@@ -42,6 +42,7 @@ from geodp.manifolds.functions import vector_from_symmetric
 from geodp.measurement import Measurement
 from geodp.plots import confidence_regions, principal_geodesics
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
+from geodp.receipt import SIMULATION
 from geodp.spread import CovarianceRelease, VarianceRelease
 from geodp.statistics.counts import NormalCoordinates
 from geodp.statistics.spread import WEIGHT, Covariance, FrechetVariance, SecondMoment, Variance
@@ -301,6 +302,12 @@ def test_bad_input_gets_one_sentence(release: Callable[..., Any]) -> None:
     made = private_covariance(x, ball, 1.0)
     with pytest.raises(ValueError, match=r"^there are 2 components on Sphere\(2\), but 3 were asked for$"):
         made.components(3)
+    for bound in (made.upper_traces, private_variance(x, ball, 1.0).upper):
+        for q in (0.4, 1.0, 2.0, math.nan):
+            with pytest.raises(ValueError, match=f"^the probability q of an upper bound must be at least 0.5 .* but is {q:g}: "):
+                bound(q)
+        with pytest.raises(ValueError, match="^the probability q must be a number"):
+            bound("a")  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------- components
@@ -599,5 +606,7 @@ def test_every_kind_of_principal_geodesic_can_be_drawn(manifold: Manifold, tmp_p
     principal_geodesics(covariance.components(), tmp_path / "geodesics.svg")
     region = confidence_region(private_mean(x, ball, 1.0, simulate=rng), covariance)
     confidence_regions({"all": region}, tmp_path / "region.svg")
+    assert str(covariance.components()).startswith(SIMULATION)
+    assert not str(private_covariance(x, ball, 1.0).components()).startswith(SIMULATION)
     for name in ("geodesics", "region"):
         assert b"<svg" in (tmp_path / f"{name}.svg").read_bytes()

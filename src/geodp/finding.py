@@ -48,7 +48,7 @@ from geodp.privacy.cost import Cost, compose, cost_from_dict, cost_of, laplace_r
 from geodp.privacy.neighbours import Unit, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
-from geodp.receipt import cost_in_words, cost_of_parts, parts_of
+from geodp.receipt import SIMULATION, cost_in_words, cost_of_parts, parts_of
 from geodp.records.dataset import Dataset, Who
 from geodp.release import Account, computed, used
 from geodp.statistics.counts import Count, TangentMean, below, beyond
@@ -311,7 +311,7 @@ class BallRelease:
             ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
             ("geodp", self.version),
         ]
-        head = "PRIVATE BALL: public from now on" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        head = "PRIVATE BALL: public from now on" if self.private else SIMULATION
         return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
 
 

@@ -16,6 +16,7 @@ from geodp.manifolds import SPD, Manifold, PlanarShapes, SPDLogEuclidean, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.planning import plan
 from geodp.privacy.notions import Privacy
+from geodp.receipt import SIMULATION
 
 if TYPE_CHECKING:
     from geodp.auditing import AuditResult
@@ -119,8 +120,12 @@ def principal_geodesics(components: Components, path: Path, count: int = 3) -> N
         both: Any = figure.subfigures(1, 2, width_ratios=(2, 1))
         draw(both[0], components, shown)
         _deviations(both[1].add_subplot(), components)
-    figure.suptitle(f"Principal geodesics on {manifold}", fontsize=11)
+    figure.suptitle(_title(f"Principal geodesics on {manifold}", components.private), fontsize=11)
     _save(figure, path)
+
+
+def _title(text: str, private: bool) -> str:
+    return text if private else f"{SIMULATION}\n{text}"
 
 
 def _draws(manifold: Manifold) -> Callable[[Any, Components, int], None] | None:
@@ -266,7 +271,8 @@ def confidence_regions(regions: dict[str, ConfidenceRegion], path: Path) -> None
     right.set_xticks(positions, list(regions))
     right.set(ylabel="geodesic distance", title="radius")
     right.legend(frameon=False, fontsize=8)
-    figure.suptitle(f"Confidence regions for the mean, {manifold}, level {first.level:g}", fontsize=11)
+    title = f"Confidence regions for the mean, {manifold}, level {first.level:g}"
+    figure.suptitle(_title(title, all(region.private for region in regions.values())), fontsize=11)
     _save(figure, path)
 
 

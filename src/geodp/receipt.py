@@ -37,6 +37,8 @@ SIMULATED = "simulated"
 
 #: Probabilities for which a stored receipt holds the error.
 QUANTILES = (0.5, 0.95)
+#: The first line of everything that was made of reproducible bits.
+SIMULATION = "SIMULATION - NOT PRIVATE: do not publish this"
 #: The part of the privacy that a noisy count is given, where the number of records is private.
 COUNT_SHARE = 0.1
 
@@ -271,7 +273,7 @@ class Release:
             ("geodp", self.version),
         ]
         head = f"PRIVATE {self.statistic.kind.upper()}"
-        head = head if self.private else "SIMULATION - NOT PRIVATE: do not publish this as a private release"
+        head = head if self.private else SIMULATION
         return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
 
     def _about_records(self) -> list[tuple[str, str]]:
@@ -470,7 +472,7 @@ class GroupedRelease(Mapping[Name, Release]):
         )
 
     def __str__(self) -> str:
-        head = "PRIVATE RELEASES BY GROUP" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        head = "PRIVATE RELEASES BY GROUP" if self.private else SIMULATION
         public = next(iter(self.values())).count is None
         rows = [
             ("groups", f"{len(self)}, of which {'it is public' if public else 'it is private'} who is in which"),

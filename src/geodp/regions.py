@@ -44,7 +44,7 @@ from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import sinhc
 from geodp.mechanisms.mechanism import Mechanism
-from geodp.receipt import Release
+from geodp.receipt import SIMULATION, Release
 from geodp.spread import CovarianceRelease, VarianceRelease
 from geodp.statistics.mean import FrechetMean, flatness
 
@@ -118,7 +118,7 @@ class ConfidenceRegion:
         ]
         if self.says_nothing:
             rows.insert(2, ("", "this region says nothing: it is as large as the public ball"))
-        head = "CONFIDENCE REGION" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        head = "CONFIDENCE REGION" if self.private else SIMULATION
         return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
 
 
@@ -222,7 +222,7 @@ class Comparison:
         if not all(self.spread_known):
             rows.append(("", "without a variance or a covariance the spread is taken to be as large as the ball allows"))
         rows += [("manifold", repr(self.first.manifold)), ("records", f"{self.first.n} and {self.second.n}")]
-        head = "COMPARISON OF TWO PRIVATE MEANS" if self.private else "SIMULATION - NOT PRIVATE: do not publish this"
+        head = "COMPARISON OF TWO PRIVATE MEANS" if self.private else SIMULATION
         return "\n".join([head, *(f"  {name:<12}{text}" for name, text in rows)])
 
 

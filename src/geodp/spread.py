@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from geodp.inputs import Array, whole_number
+from geodp.inputs import Array, real_number, whole_number
 from geodp.laws.flat import FlatNoise
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.functions import symmetric_from_vector
 from geodp.privacy.notions import privacy_of
-from geodp.receipt import KINDS, GroupedRelease, Kind, Release
+from geodp.receipt import KINDS, SIMULATION, GroupedRelease, Kind, Release
 from geodp.records.dataset import Dataset, Labels, Who
 from geodp.release import Options, Order, released
 from geodp.statistics.spread import Covariance, FrechetVariance, SecondMoment, Variance
@@ -73,7 +73,8 @@ class VarianceRelease(Release):
         return min(max(0.0, middle - error), most), max(0.0, min(most, middle + error))
 
     def upper(self, q: float) -> float:
-        """A number that the variance of the clipped records is below with probability ``q``."""
+        """A number that the variance of the clipped records is below with probability ``q``, a half or more."""
+        q = _more_than_half(q)
         ball, vector = _given(self)
         return max(0.0, min(ball.radius**2, float(vector[0]) + _coordinate_quantile(_flat(self), q) + self.tolerance))
 
@@ -188,11 +189,12 @@ class CovarianceRelease(Release):
         return Components.of(self, count)
 
     def upper_traces(self, q: float) -> tuple[float, float]:
-        """Upper bounds on the sum of all variances about the centre, and about :attr:`mean`: with probability ``q`` both hold.
+        """Upper bounds on the sum of all variances about the centre, and about :attr:`mean`: both hold with probability ``q``.
 
         The trace of the noise is the root of ``d`` times its coordinate along the identity matrix. About the mean, the true mean
         is shorter than the released one by at most the length of its noise.
         """
+        q = _more_than_half(q)
         (ball, vector), noise, d = _given(self), _flat(self), self.manifold.dim
         least = 0.0
         if isinstance(self.statistic, Covariance):
@@ -246,6 +248,8 @@ class Components:
     shares: Array
     tangents: Array
     level: float
+    #: Whether it comes of a release, and not of a simulation.
+    private: bool = True
 
     @classmethod
     def of(cls, release: CovarianceRelease, count: int) -> Components:
@@ -264,6 +268,7 @@ class Components:
             shares[:count],
             _carried(release, steps),
             release.level,
+            release.private,
         )
 
     @property
@@ -295,7 +300,8 @@ class Components:
         return len(self.variances)
 
     def __str__(self) -> str:
-        return "\n".join(f"component {i + 1}: {self.line(i)}" for i in range(len(self)))
+        lines = [f"component {i + 1}: {self.line(i)}" for i in range(len(self))]
+        return "\n".join(lines if self.private else [SIMULATION, *lines])
 
 
 def _carried(release: CovarianceRelease, steps: Array) -> Array:
@@ -546,6 +552,13 @@ def _norm_quantile(noise: FlatNoise, d: int, q: float) -> float:
 def _part_quantile(noise: FlatNoise, part: int, q: float) -> float:
     """The ``q``-quantile of the length of ``part`` coordinates of noise."""
     return _product_quantile(noise, _parts(noise.dim, part, np.ones(_SPECTRA)), q)
+
+
+def _more_than_half(q: float) -> float:
+    q = real_number(q, "the probability q")
+    if not 0.5 <= q < 1.0:
+        raise ValueError(f"the probability q of an upper bound must be at least 0.5 and below 1 but is {q:g}: 0.95 is usual")
+    return q
 
 
 @cache

@@ -321,15 +321,18 @@ class _Solver:
         """On from a point that meets the tolerance of a wide ball, as far as the records allow: nothing here may fail."""
         if self.goal > FINE:
             self.tight, state = True, self._tightly_bounded(state)
-        while state.bound > FINE and state.gamma > state.rounding:
+        best = state
+        # far from the records nothing may be certified, and yet the way to them be clear: the gradient says whether it is
+        while best.bound > FINE and state.gamma > 0.01 * state.rounding:
             try:
                 trial = self._advance(state)
             except np.linalg.LinAlgError:  # a point whose floats are past all digits
                 break
-            if not trial.bound < 0.9 * state.bound:
+            if not trial.gamma < 0.9 * state.gamma:
                 break
             state = trial
-        return state
+            best = min(best, state, key=lambda each: each.bound)
+        return best
 
     def _advance(self, state: _State) -> _State:
         """An accelerated step, shortened until it proves itself, or else the gradient step."""
