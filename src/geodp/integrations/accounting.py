@@ -3,7 +3,8 @@ r"""Charges as privacy loss distributions and events of Google's dp-accounting, 
 Needs the extra ``geodp[accounting]``. Three ways lead across:
 
 * :func:`loss_distribution` turns a cost (of a release, or of all charges of a budget) into a ``PrivacyLossDistribution``, which
-  composes with those of other mechanisms, such as training with noisy gradients. Composed losses mostly tell less than sums of epsilons or rhos.
+  composes with those of other mechanisms, such as training with noisy gradients. The epsilon of composed losses is mostly below
+  what sums of epsilons or of rhos tell.
 * :func:`event_of` turns a cost into a ``DpEvent`` for their accountants.
 * :func:`charge` enters somebody else's mechanism, an event or a loss distribution, into a ledger.
 
