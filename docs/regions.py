@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tables import write_table
 
 from geodp import Ball, compare, confidence_region, private_covariance, private_mean
 from geodp.files import parse_manifold
@@ -98,15 +99,6 @@ def table(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-START, END = "<!-- table of docs/regions.py -->", "<!-- end of the table -->"
-
-
-def write_page(found: list[dict[str, Any]]) -> None:
-    text = PAGE.read_text()
-    head, rest = text.split(START)
-    PAGE.write_text(f"{head}{START}\n{table(found)}\n{END}{rest.split(END)[1]}")
-
-
 def cells() -> Iterator[tuple[str, bool, int, Any, int]]:
     """What is measured: every space and shape, with every number of records and one of the two covariances."""
     for n in COUNTS:
@@ -122,9 +114,7 @@ def main() -> None:
             found.append(measure(space, SPACES[space], correlated, n, about, RUNS, seed))
             print(found[-1], flush=True)
             FILE.write_text(json.dumps(found, indent=1) + "\n")
-    write_page(
-        sorted(json.loads(FILE.read_text()), key=lambda row: (list(SPACES).index(row["space"]), row["correlated"], row["n"]))
-    )
+    write_table(PAGE, "docs/regions.py", table(json.loads(FILE.read_text())))
 
 
 if __name__ == "__main__":

@@ -35,15 +35,18 @@ from geodp import (
     private_mean,
     private_projected_mean,
 )
-from geodp.arithmetic.choosing import choose
+from geodp.arithmetic.choosing import choose, choose_among_many
 from geodp.arithmetic.entropy import NotPrivate
-from geodp.finding import BallRelease, _possible_radii, plan_search
+from geodp.finding import BallRelease, _possible_radii, cubes_for, plan_search
 from geodp.inputs import Array
 from geodp.measurement import Measurement
 from geodp.mechanisms.selection import Selection
 from geodp.privacy.cost import SelectionCost
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
 from geodp.privacy.splitting import split
+from geodp.records.dataset import Dataset
+from geodp.records.sums import rows_over
+from geodp.statistics.cells import Cube, Cubes, Scored, weight
 from geodp.statistics.counts import Coverage, NormalCoordinates, TangentMean, below, beyond
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean, embedding_of
@@ -117,6 +120,118 @@ def test_parts_of_a_privacy_keep_it_together(privacy: Privacy) -> None:
     assert compose(Selection(part).cost for part in parts).meets(privacy)
     more = split(privacy, [0.4, 0.7, 0.3])
     assert not compose(Selection(part).cost for part in more).meets(privacy)
+
+
+def test_one_of_very_many_is_chosen_with_exactly_known_chances() -> None:
+    """Seven things, of which two have the score 1 and one the score 3; five standard errors, 14 comparisons: 1e-5."""
+    rate, scored, draws = Fraction(1, 2), [2, 0, 1], 20_000
+    total = 7 + 2 * math.expm1(0.5) + math.expm1(1.5)
+    chances = {(0, k): 1.0 / total for k in range(7)}
+    chances |= {(1, k): math.expm1(0.5) / total for k in range(2)} | {(3, 0): math.expm1(1.5) / total}
+    source = NotPrivate(4)
+    seen = [choose_among_many(7, scored, rate, source) for _ in range(draws)]
+    assert set(seen) == set(chances)
+    for thing, chance in chances.items():
+        assert abs(seen.count(thing) - draws * chance) < 5.0 * math.sqrt(draws * chance * (1.0 - chance)), thing
+
+
+def test_the_position_among_more_things_than_floats_can_count_is_uniform() -> None:
+    """The last bit of a position below 2^200: five standard errors of 400 draws."""
+    source = NotPrivate(5)
+    positions = [choose_among_many(2**200, [], Fraction(1), source)[1] for _ in range(400)]
+    assert max(positions) < 2**200
+    assert abs(sum(position & 1 for position in positions) - 200) < 50
+    assert abs(sum(position >> 199 for position in positions) - 200) < 50
+
+
+# ---------------------------------------------------------------------- cubes
+
+
+@pytest.mark.parametrize(("dim", "levels"), [(1, 4), (2, 3), (3, 2)])
+def test_every_cube_is_at_as_many_positions_as_it_counts(dim: int, levels: int) -> None:
+    cubes = Cubes(dim, 2.0, levels)
+    seen: dict[Cube, int] = {}
+    for position in range(cubes.total):
+        seen[cubes.at(position)] = seen.get(cubes.at(position), 0) + 1
+    assert all(times == weight(cube.level) for cube, times in seen.items())
+    assert len(seen) == sum((dim + 1) * (2**level + 1) ** dim for level in range(levels + 1))
+
+
+def test_a_vector_is_in_one_cube_of_every_grid_and_next_to_its_middle() -> None:
+    cubes, rng = Cubes(3, 2.0, 4), np.random.default_rng(0)
+    vectors = rng.uniform(-2.0, 2.0, (50, 3))
+    total: dict[tuple[int, int], int] = {}
+    for cube, count in cubes.occupied(vectors):
+        inside = (np.abs(vectors - cubes.middle(cube)) <= 0.5 * cubes.side(cube.level) * (1.0 + 1e-12)).all(axis=1)
+        assert inside.sum() == count
+        total[cube.level, cube.grid] = total.get((cube.level, cube.grid), 0) + count
+    assert total == {(level, grid): 50 for level in range(5) for grid in range(cubes.grids)}
+
+
+def log_chances(vectors: Array, cubes: Cubes, most: int, epsilon: float) -> dict[Cube | None, float]:
+    """Of every occupied cube; the others have one chance each, that of ``None``."""
+    scored = Scored(cubes, vectors, most)
+    normaliser = float(cubes.total)
+    normaliser += sum(count * math.expm1(0.5 * epsilon * score) for score, count in enumerate(scored.counts, start=1))
+    empty = -math.log(normaliser)
+    return {None: empty} | {cube: empty + 0.5 * epsilon * min(count, most) for cube, count in cubes.occupied(vectors)}
+
+
+@pytest.mark.parametrize("most", [3, 100])
+def test_a_neighbour_changes_no_chance_of_a_cube_by_more_than_epsilon(most: int) -> None:
+    """The law itself, and not draws from it; a record that moves from one cluster to another changes it by nearly epsilon."""
+    rng, cubes, epsilon = np.random.default_rng(1), Cubes(2, 4.0, 5), 1.5
+    largest = 0.0
+    for _ in range(40):
+        x = np.concatenate([rng.normal(-2.0, 0.1, (4, 2)), rng.normal(2.0, 0.1, (4, 2))])
+        y = x.copy()
+        y[rng.integers(8)] = x[rng.integers(8)] if rng.random() < 0.5 else rng.uniform(-4.0, 4.0, 2)
+        first, second = (log_chances(vectors, cubes, most, epsilon) for vectors in (x, y))
+        cubes_of_both = first.keys() | second.keys()
+        changes = [first.get(cube, first[None]) - second.get(cube, second[None]) for cube in cubes_of_both]
+        largest = max(largest, *(abs(change) for change in changes))
+    assert 0.5 * epsilon <= largest <= epsilon * (1.0 + 1e-12)
+
+
+def test_cubes_are_as_fine_as_records_and_privacy_can_tell() -> None:
+    levels = [cubes_for(PureDP(epsilon), 6, 30.0, n).levels for n, epsilon in ((200, 0.1), (1000, 0.1), (1000, 0.3), (9000, 1.0))]
+    assert levels == sorted(levels)
+    assert levels[0] == 0
+    assert levels[-1] == 24
+    for n, epsilon in ((1000, 0.1), (1000, 0.3)):
+        cubes = cubes_for(PureDP(epsilon), 6, 30.0, n)
+        # an empty cube is chosen instead of one with half of the records with chance e^-4 at most
+        assert math.log(cubes.total) <= 0.25 * epsilon * n - 4.0
+
+
+@pytest.mark.parametrize(
+    ("manifold", "radius", "distance", "spread"),
+    [(SPD(3), 30.0, 8.0, 0.5), (Euclidean(10), 1000.0, 300.0, 6.0), (Hyperbolic(3), 12.0, 4.0, 0.4)],
+    ids=repr,
+)
+def test_a_thousand_records_far_out_are_found_by_a_cube(
+    manifold: Manifold, radius: float, distance: float, spread: float
+) -> None:
+    """Medians would need several thousands. In eight of ten searches the ball holds most records and is not much too large."""
+    outer, good = Ball(manifold, manifold.origin, radius), 0
+    for seed in range(10):
+        x = cluster(manifold, far_point(manifold, distance, seed), spread, 1000, seed)
+        found = private_ball(x, outer, epsilon=0.5, entropy=NotPrivate(seed))
+        assert found.search.steps[0].what == "cube"
+        good += bool(found.ball.contains(x).mean() > 0.8 and found.ball.radius < 8.0 * spread)
+    assert good >= 8
+
+
+def test_rows_of_chunks_blocks_and_persons_come_in_order() -> None:
+    dask_array = pytest.importorskip("dask.array")
+    ball = Ball(Sphere(2), Sphere(2).origin, 1.0)
+    x = random_points(Sphere(2), 300, np.random.default_rng(0))
+    rows = NormalCoordinates(ball, 300)
+    expected = rows_over(x, ball.manifold, rows, 300)
+    np.testing.assert_array_equal(rows_over([x[:70], x[70:71], x[71:]], ball.manifold, rows, 300), expected)
+    np.testing.assert_array_equal(rows_over(dask_array.from_array(x, chunks=(41, 3)), ball.manifold, rows, 300), expected)
+    persons = rows_over(Dataset(x, unit=np.arange(300) // 3).open(ball.manifold).source, ball.manifold, rows, 100)
+    np.testing.assert_allclose(persons, expected.reshape(100, 3, 2).mean(axis=1), atol=1e-15)
 
 
 # ---------------------------------------------------------------------- what one record can change

@@ -306,7 +306,7 @@ def test_bad_input_gets_one_sentence(release: Callable[..., Any]) -> None:
         for q in (0.4, 1.0, 2.0, math.nan):
             with pytest.raises(ValueError, match=f"^the probability q of an upper bound must be at least 0.5 .* but is {q:g}: "):
                 bound(q)
-        with pytest.raises(ValueError, match="^the probability q must be a number"):
+        with pytest.raises(ValueError, match=r"^the probability q must be a number"):
             bound("a")  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ from typing import Any, final
 
 from scipy.special import gammaincinv, ndtri
 
-from geodp.finding import CELLS, Search, Step, enough_records, plan_search, radius_target
+from geodp.finding import CELLS, Search, Step, cubes_for, enough_records, plan_search, radius_target
 from geodp.inputs import real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
@@ -177,6 +177,10 @@ def _expected_radius(search: Search, spread: float, limit: float) -> float:
         match step.what:
             case "medians" | "scale":
                 away = _median_error(step, manifold, n, reach, spread)
+            case "cube":
+                cubes = cubes_for(step.privacy, manifold.dim, reach, n)
+                side = max(cubes.side(cubes.levels), min(8.0 * spread / math.sqrt(manifold.dim), 2.0 * reach))
+                away = min(reach, 0.5 * side * math.sqrt(manifold.dim))
             case "projected mean":
                 away = min(reach, 2.0 * _mean_error(step, manifold, n, 1.0))
             case "mean":

@@ -8,8 +8,11 @@ The search is a chain of releases. Each looks at the records through what the ea
 
 1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.projected`). Elsewhere medians of normal
    coordinates at the centre of the wide ball, each by the exponential mechanism over the cells of a public grid: the error in
-   rank grows with the logarithm of the radius only. If the records are too few for all coordinates, only those along which units
-   of measurement shift the space (for matrices the logarithm of the determinant), or none.
+   rank grows with the logarithm of the radius only. If the records are too few for that, one cube of normal coordinates, by one
+   exponential mechanism over all cubes of many sizes (:mod:`geodp.statistics.cells`): the score of a cube is the number of its
+   records, but at most half of all, and the smaller of two cubes counts more. Empty cubes need not be listed, and ``N`` cubes in
+   all need about ``(2/e) log N`` records in the right one. If the records are too few for that as well, a median along the
+   directions in which units of measurement shift the space (for matrices the logarithm of the determinant), or nothing.
 2. *A radius.* The exponential mechanism over a public geometric grid of radii. ``k(t)`` records are farther than ``t`` from the
    centre, and ``k`` is a target: the score of a radius is minus the number of records by which ``k`` misses the interval between
    its own ``k(t)`` and that of the next smaller radius. Replacing one record changes it by at most 1, and some radius has the
@@ -50,20 +53,25 @@ from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
 from geodp.receipt import SIMULATION, cost_in_words, cost_of_parts, parts_of
 from geodp.records.dataset import Dataset, Who
+from geodp.records.sums import rows_over
 from geodp.release import Account, computed, used
-from geodp.statistics.counts import Count, TangentMean, below, beyond
+from geodp.statistics.cells import Cubes, Scored
+from geodp.statistics.counts import Count, NormalCoordinates, TangentMean, below, beyond
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean, embedding_of
 
 if TYPE_CHECKING:
     from geodp.privacy.ledger import Ledger
 
-What = Literal["scale", "medians", "projected mean", "mean", "radius"]
+What = Literal["scale", "medians", "cube", "projected mean", "mean", "radius"]
 
 #: Cells of the grid on which medians are looked for, and the ratio and the number of the radii.
 CELLS, RATIO, RADII = 2048, 1.1, 140
 #: Part of the records by which the rank of a median may be wrong before another way is better.
 _RANK = 0.3
+#: A cube needs no more than this part of the records. Of the finest cubes at least so many levels must be affordable to tell
+#: anything, and at most so many are looked at; and so many records are looked at one by one.
+_HELD, _LEVELS, _MOST_RECORDS = 0.5, (3, 24), 200_000
 
 
 @final
@@ -106,13 +114,13 @@ def plan_search(start: Ball | Manifold, n: int, privacy: Privacy, then: Privacy 
     """The steps that a search for a ball takes; ``then`` is the privacy of the mean that the ball is for.
 
     *Which first centre.* With ``e`` of privacy for each of ``d`` medians their ranks are wrong by about ``(2/e) log(cells)``.
-    If that is a small part of the records, all medians are taken; otherwise those of the units of measurement alone, if the
-    manifold has such and they pass; otherwise a mean, if its noise is small against the radius; otherwise the centre stays
-    where it is.
+    If that is a small part of the records, all medians are taken; otherwise a cube, if one of an eighth of the wide ball's width
+    can be told; otherwise the medians of the units of measurement alone, if the manifold has such and they pass; otherwise a
+    mean, if its noise is small against the radius; otherwise the centre stays where it is.
 
     *Which parts.* Selections need little: with ``e`` they err by about ``2/e`` records times a logarithm. Of what is spent, three
-    parts go to the first centre, two to a first radius, two to a second centre and three to the last radius; without a second
-    round, half and half.
+    parts go to medians, two to a first radius, two to a second centre and three to the last radius; a cube gets four, and the
+    last radius two; without a second round, half and half.
     """
     n = whole_number(n, 1, "the number of records n")
     manifold = start.manifold if isinstance(start, Ball) else start
@@ -129,7 +137,10 @@ def _ways(start: Ball | Manifold) -> list[list[tuple[What, float]]]:
     second: list[tuple[What, float]] = [("mean", 2.0), ("radius", 3.0)]
     if not isinstance(start, Ball):
         return [[("projected mean", 3.0), ("radius", 2.0), *second], [("projected mean", 1.0), ("radius", 1.0)]]
-    ways: list[list[tuple[What, float]]] = [[("medians", 3.0), ("radius", 2.0), *second]]
+    ways: list[list[tuple[What, float]]] = [
+        [("medians", 3.0), ("radius", 2.0), *second],
+        [("cube", 4.0), ("radius", 2.0), ("mean", 2.0), ("radius", 2.0)],
+    ]
     if len(start.manifold.scale_directions):
         ways += [[("scale", 2.0), ("radius", 2.0), *second], [("scale", 1.0), ("radius", 2.0)]]
     return [*ways, [("mean", 3.0), ("radius", 2.0), *second], [("radius", 1.0)]]
@@ -156,22 +167,35 @@ def _shares(parts: list[tuple[What, float]]) -> list[float]:
 def _all_tell(parts: list[tuple[What, float]], manifold: Manifold, n: int, privacy: Privacy) -> bool:
     """Whether every step, with its part of the privacy, would tell something about ``n`` records."""
     shares = split(privacy, _shares(parts))
-    return all(_tells(what, share, manifold, n) for (what, _), share in zip(parts, shares, strict=True))
+    steps = [what for what, _ in parts]
+    return all(_tells(what, share, manifold, n, first=i == 0) for i, (what, share) in enumerate(zip(steps, shares, strict=True)))
 
 
-def _tells(what: What, privacy: Privacy, manifold: Manifold, n: int) -> bool:
+def _tells(what: What, privacy: Privacy, manifold: Manifold, n: int, *, first: bool) -> bool:
     """Whether a step with this privacy would tell anything about ``n`` records: from public numbers alone."""
     match what:
         case "medians" | "scale":
             count = manifold.dim if what == "medians" else len(manifold.scale_directions)
             each = selection_epsilon(split(privacy, [1.0 / count] * count)[0])
             return 2.0 / each * math.log(CELLS) < _RANK * n
+        case "cube":
+            return n <= _MOST_RECORDS and cubes_for(privacy, manifold.dim, 1.0, n).levels >= _LEVELS[0]
         case "mean":
-            return _noise_over_radius(privacy, manifold.dim, n) < 0.125
+            # in the wide ball its noise is to be small; later any centre is better than a rough one
+            return _noise_over_radius(privacy, manifold.dim, n) < (0.125 if first else 0.25)
         case "projected mean":
             embedding = embedding_of(manifold)
             return 0.5 * _noise_over_radius(privacy, embedding.dim, n) < 0.25
     return 2.0 / selection_epsilon(privacy) * (math.log(RADII) + 3.0) < 0.5 * n
+
+
+def cubes_for(privacy: Privacy, dim: int, radius: float, n: int) -> Cubes:
+    """Cubes as fine as can be told: with half of the records in one of them, no other one is chosen but with chance ``e^-4``."""
+    affordable = 0.5 * selection_epsilon(privacy) * (_HELD * n) - 4.0
+    levels = 0
+    while levels < _LEVELS[1] and math.log(Cubes(dim, radius, levels + 1).total) < affordable:
+        levels += 1
+    return Cubes(dim, radius, levels)
 
 
 def _noise_over_radius(privacy: Privacy, dim: int, n: int) -> float:
@@ -186,7 +210,7 @@ def _cost(what: What, privacy: Privacy, manifold: Manifold) -> Cost:
         case "scale":
             count = len(manifold.scale_directions)
             return compose(Selection(part).cost for part in split(privacy, [1.0 / count] * count))
-        case "radius":
+        case "radius" | "cube":
             return Selection(privacy).cost
         case "mean":
             statistic: Any = TangentMean(Ball(manifold, manifold.origin, 1e-3))
@@ -419,6 +443,9 @@ def _found(x: Any, search: Search, entropy: Entropy | None) -> Ball:
             case "medians":
                 center, moved = _median_center(x, _wide(manifold, center, reach), np.eye(manifold.dim), step, search.n, entropy)
                 reach += moved
+            case "cube":
+                center, moved = _cube_center(x, _wide(manifold, center, reach), step, search.n, entropy)
+                reach += moved
             case "mean":
                 center, moved = _mean_center(x, _wide(manifold, center, reach), step, search.n, entropy)
                 reach += moved
@@ -452,6 +479,16 @@ def _median_center(x: Any, ball: Ball, directions: Array, step: Step, n: int, en
         cell = Selection(part).draw(scores, entropy)
         chosen.append(-ball.radius + (cell + 0.5) * 2.0 * ball.radius / CELLS)
     return _moved(ball, np.array(chosen) @ directions)
+
+
+def _cube_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:
+    """The middle of a cube of normal coordinates that holds many records, by one exponential mechanism over all cubes."""
+    cubes = cubes_for(step.privacy, ball.manifold.dim, ball.radius, n)
+    vectors = rows_over(x, ball.manifold, NormalCoordinates(ball, n), n)
+    scored = Scored(cubes, vectors, max(1, int(_HELD * n)))
+    score, position = Selection(step.privacy).draw_among_many(cubes.total, scored.counts, entropy)
+    cube = scored.at(score, position) if score > 0 else cubes.at(position)
+    return _moved(ball, cubes.middle(cube))
 
 
 def _mean_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:

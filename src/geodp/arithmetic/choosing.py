@@ -8,6 +8,9 @@ sum_j exp(rate w_j) < sum_{j<=i} exp(rate w_j)``. The program evaluates both sid
 bits of ``u`` revealed so far. It answers only if every comparison has one answer throughout the intervals, and otherwise
 starts again with twice the precision and the same bits followed by new ones. So every answer is that of the ideal algorithm.
 A tie has probability zero, and an undecided comparison at the starting precision about ``2^-128``.
+
+:func:`choose_among_many` does the same where most of very many things have the score 0, and only the others can be listed. Each
+thing has the weight 1, and a thing with the score ``s > 0`` has ``exp(rate s) - 1`` more: together ``exp(rate s)``.
 """
 
 from __future__ import annotations
@@ -44,13 +47,54 @@ def choose(scores: Sequence[int], rate: Fraction, entropy: Entropy | None = None
             tape.rewind()
 
 
+def choose_among_many(all_of_them: int, scored: Sequence[int], rate: Fraction, entropy: Entropy | None = None) -> tuple[int, int]:
+    """One of very many things, with chances proportional to the exponentials of ``rate`` times their scores.
+
+    ``scored[s - 1]`` of ``all_of_them`` have the score ``s``, the others 0. The answer is a score and a position: ``(0, k)``
+    is the ``k``-th of all things, and ``(s, k)`` the ``k``-th of those with the score ``s``; both may be the same thing.
+
+    >>> from geodp.arithmetic.entropy import NotPrivate
+    >>> source = NotPrivate(1)
+    >>> draws = [choose_among_many(10**30, [0, 0, 1], Fraction(24), source) for _ in range(1000)]
+    >>> round(sum(score == 3 for score, _ in draws) / 1000, 1)  # exp(72) is 1.9e31
+    0.9
+    """
+    tape = Tape(OperatingSystem() if entropy is None else entropy)
+    bits = _BITS + all_of_them.bit_length()
+    while True:
+        try:
+            with working_precision(bits):
+                return _chosen_among_many(all_of_them, scored, rate, tape)
+        except Undecided:
+            bits *= 2
+            tape.rewind()
+
+
+def _chosen_among_many(all_of_them: int, scored: Sequence[int], rate: Fraction, tape: Tape) -> tuple[int, int]:
+    # an exponential for each score that is possible, whether anything has it or not: the time must not tell
+    factor, one = interval(rate), enclosed(1.0, 0)
+    each = [one, *((factor * score).exp() - one for score in range(1, len(scored) + 1))]
+    weights = (weight * (arb(count) + enclosed(0.0, 0)) for weight, count in zip(each, (all_of_them, *scored), strict=True))
+    sums = list(accumulate(weights, initial=arb(0)))
+    point = tape.uniform() * sums[-1]
+    score = _place(point, sums)
+    position = ((point - sums[score]) / each[score]).floor().unique_fmpz()
+    if position is None:
+        raise Undecided
+    return score, int(position)
+
+
 def _chosen(scores: list[int], rate: Fraction, tape: Tape) -> int:
     # Exponentials of 0 are quick, and equal scores would need one only; but the time must not tell the scores. So each is taken,
     # with a common factor that cancels: exp(-1).
     factor, one = interval(rate), enclosed(1.0, 0)
     sums = list(accumulate(((factor * score - one).exp() for score in scores), initial=arb(0)))
-    point = tape.uniform() * sums[-1]
-    low, high = 0, len(scores)
+    return _place(tape.uniform() * sums[-1], sums)
+
+
+def _place(point: arb, sums: list[arb]) -> int:
+    """The number of the interval between two sums that holds the point."""
+    low, high = 0, len(sums) - 1
     while high - low > 1:  # the number of steps depends on the number of choices alone
         middle = (low + high) // 2
         low, high = (low, middle) if less(point, sums[middle]) else (middle, high)

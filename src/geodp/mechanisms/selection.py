@@ -5,6 +5,7 @@ r"""A choice from a public list: the exponential mechanism.
 **Theorem** (McSherry and Talwar 2007). Choosing ``i`` with probability proportional to ``exp(epsilon score_i/2)`` is
 epsilon-differentially private: numerator and normaliser each change by a factor of at most ``exp(epsilon/2)``. The privacy
 loss lies in an interval of length ``epsilon`` that does not depend on the output, so the cost is also ``epsilon^2/8`` in rho.
+Both hold as well if each thing has a public weight besides, such as one that counts it several times.
 
 Scores are whole numbers and epsilon is the exact number that its float is, so the chances are exact
 (:mod:`geodp.arithmetic.choosing`): no float decides anything.
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
 
-from geodp.arithmetic.choosing import choose
+from geodp.arithmetic.choosing import choose, choose_among_many
 from geodp.arithmetic.entropy import Entropy
 from geodp.privacy.cost import Cost, SelectionCost, selection_epsilon
 from geodp.privacy.notions import Privacy
@@ -48,3 +49,7 @@ class Selection:
     def draw(self, scores: Sequence[int], entropy: Entropy | None = None) -> int:
         """The index of what is chosen."""
         return choose([int(score) for score in scores], Fraction(self.epsilon) / 2, entropy)
+
+    def draw_among_many(self, all_of_them: int, scored: Sequence[int], entropy: Entropy | None = None) -> tuple[int, int]:
+        """A score and a position, where most of very many things have the score 0: see :func:`choose_among_many`."""
+        return choose_among_many(all_of_them, scored, Fraction(self.epsilon) / 2, entropy)

@@ -70,21 +70,21 @@ def count_rows(x: da.Array, manifold: Manifold) -> int:
     return int(sum(_sums(parts)))
 
 
-def sum_rows(x: da.Array, manifold: Manifold, summand: Callable[[Array], Array]) -> Array:
+def sum_rows(x: da.Array, manifold: Manifold, summand: Callable[[Array], Any]) -> Any:
     """The sum of ``summand(block)`` over the blocks of rows."""
     check_shape(x, manifold)
-    total: Any = 0.0
+    total: Any = 0
     for part in _sums(_map_rows(_BlockSum(summand, manifold), x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)):
         if isinstance(part, str):
             raise failed(part)
         total = total + part
-    return np.asarray(total, dtype=np.float64)
+    return total
 
 
 class _BlockSum:
     """A sum over the records of a block; what it holds is in no text that Dask may log."""
 
-    def __init__(self, summand: Callable[[Array], Array], manifold: Manifold) -> None:
+    def __init__(self, summand: Callable[[Array], Any], manifold: Manifold) -> None:
         self._summand, self._manifold = summand, manifold
 
     def __call__(self, block: Array) -> NDArray[Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from geodp.records.persons import EachPerson, Indices, Persons
 Rows = Callable[[Array], Array]
 #: What is added up: an array whose shape is public, from such vectors.
 Summand = Callable[[Array], Array]
+Part = TypeVar("Part")
 
 
 def total(rows: Array) -> Array:
@@ -44,36 +45,85 @@ def sum_over(x: Any, manifold: Manifold, rows: Rows, n: int, summand: Summand = 
     change the records, which are copies.
     """
     if isinstance(x, Persons):
-        averaged = x.each(_OfPersons(rows, of_person))
-        dim = rows(np.full((1, *manifold.point_shape), np.nan)).shape[1]
-        return sum_over(averaged, Euclidean(dim), _as_they_are, n, summand)
+        return sum_over(*_averaged(x, manifold, rows, of_person), _as_they_are, n, summand)
     counted = _Counted(rows, summand)
     if is_dask(x):
         from geodp.records.dask_arrays import sum_rows
 
-        sums = sum_rows(x, manifold, counted)
+        sums = np.asarray(sum_rows(x, manifold, counted), dtype=np.float64)
     else:
-        sums = _sum_of_chunks(x, manifold, counted)
-    if sums[0] != n:
-        raise RecordsError(f"{n} records were counted but {int(sums[0])} were met: give records that are the same every time")
+        # rounding is carried along
+        high, low = np.zeros(1), np.zeros(1)
+        for part in _of_chunks(x, manifold, counted):
+            high, lost = two_sum(high, part)
+            low = low + lost
+        sums = high + low
+    _check_count(int(sums[0]), n)
     return sums[1:].reshape(counted.shape(manifold))
 
 
-def _sum_of_chunks(x: Any, manifold: Manifold, summand: Summand) -> Array:
-    """The sum over chunks, shared out over the cores and added up in order; rounding is carried along."""
+def rows_over(x: Any, manifold: Manifold, rows: Rows, n: int, of_person: EachPerson = averages) -> Array:
+    """All of ``rows(chunk)``, in order, a row for each of ``n`` records or persons: for small ``n`` only."""
+    if isinstance(x, Persons):
+        return rows_over(*_averaged(x, manifold, rows, of_person), _as_they_are, n)
+    listed = _Listed(rows)
+    if is_dask(x):
+        from geodp.records.dask_arrays import sum_rows
+
+        parts = sum_rows(x, manifold, listed).parts
+    else:
+        parts = [part for each in _of_chunks(x, manifold, listed) for part in each.parts]
+    found = np.concatenate(parts)
+    _check_count(len(found), n)
+    return found
+
+
+def _averaged(x: Persons, manifold: Manifold, rows: Rows, of_person: EachPerson) -> tuple[Any, Euclidean]:
+    """The vectors of persons, as a source of points."""
+    dim = rows(np.full((1, *manifold.point_shape), np.nan)).shape[1]
+    return x.each(_OfPersons(rows, of_person)), Euclidean(dim)
+
+
+def _check_count(met: int, n: int) -> None:
+    if met != n:
+        raise RecordsError(f"{n} records were counted but {met} were met: give records that are the same every time")
+
+
+def _of_chunks(x: Any, manifold: Manifold, function: Callable[[Array], Part]) -> Iterator[Part]:
+    """What a function makes of each chunk, shared out over the cores, in order."""
     memory = Memory()
 
-    def work(chunk: Array) -> tuple[Array, Array]:
+    def work(chunk: Array) -> tuple[Part, Array]:
         with np.errstate(all="ignore"):
-            return summand(chunk), chunk
+            return function(chunk), chunk
 
-    high, low = np.zeros(1), np.zeros(1)
     with one_blas_thread():
         for part, chunk in in_order(pool(os.getpid()), work, chunks_of(x, manifold, memory.take)):
             memory.give(chunk)
-            high, lost = two_sum(high, part)
-            low = low + lost
-    return high + low
+            yield part
+
+
+class Stack:
+    """Arrays that are listed in order where others would be added up."""
+
+    def __init__(self, parts: list[Array]) -> None:
+        self.parts = parts
+
+    def __add__(self, other: Stack) -> Stack:
+        return Stack([*self.parts, *other.parts])
+
+    def __radd__(self, other: Literal[0]) -> Stack:
+        return self
+
+
+class _Listed:
+    """The vectors of a chunk, as they are."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def __call__(self, records: Array) -> Stack:
+        return Stack([self._rows(records)])
 
 
 class _Counted:

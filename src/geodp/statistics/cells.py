@@ -1,0 +1,115 @@
+"""Cubes of many sizes, and how many vectors are in each: where records are, if next to nothing is known about it.
+
+A cube of side ``2 R/2^l`` is cut from ``[-R, R]^d`` by each of several grids, shifted against each other, for every level ``l``
+up to a last one. Each vector is looked at by itself, in floats: replacing one changes the number in each cube by at most 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple, final
+
+import numpy as np
+
+from geodp.inputs import Array
+
+#: Grids of one size are shifted against each other by a part of a cube; so many are enough for most records to be in one cube.
+MOST_GRIDS = 7
+
+
+class Cube(NamedTuple):
+    """One cube: its level, its grid and its place in it."""
+
+    level: int
+    grid: int
+    place: tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Cubes:
+    """All cubes of ``levels + 1`` sizes in ``[-radius, radius]^dim``. A cube of level ``l`` counts ``4^l`` times.
+
+    >>> cubes = Cubes(dim=2, radius=1.0, levels=3)
+    >>> cubes.total == sum(4**level * 3 * (2**level + 1) ** 2 for level in range(4))
+    True
+    >>> cubes.at(cubes.total - 1)
+    Cube(level=3, grid=2, place=(8, 8))
+    >>> cubes.middle(Cube(0, 0, (0, 0)))
+    array([0., 0.])
+    """
+
+    dim: int
+    radius: float
+    levels: int
+
+    @property
+    def grids(self) -> int:
+        return min(self.dim + 1, MOST_GRIDS)
+
+    @property
+    def total(self) -> int:
+        """How many cubes there are, each as often as it counts."""
+        return sum(self._counted())
+
+    def at(self, position: int) -> Cube:
+        """The cube at a position among all."""
+        level, counted = 0, self._counted()
+        while position >= counted[level]:
+            position -= counted[level]
+            level += 1
+        rest, place = position // weight(level), []
+        for _ in range(self.dim):
+            rest, last = divmod(rest, 2**level + 1)
+            place.append(last)
+        return Cube(level, rest, tuple(reversed(place)))
+
+    def middle(self, cube: Cube) -> Array:
+        return (np.array(cube.place) + 0.5 - cube.grid / self.grids) * self.side(cube.level) - self.radius
+
+    def side(self, level: int) -> float:
+        return 2.0 * self.radius / 2**level
+
+    def occupied(self, vectors: Array) -> Iterator[tuple[Cube, int]]:
+        """Every cube that holds vectors, with their number."""
+        for level in range(self.levels + 1):
+            for grid in range(self.grids):
+                # one coordinate after the other, so that numbers of cubes stay small and are never confused
+                places = np.floor((vectors + self.radius) / self.side(level) + grid / self.grids).astype(np.int64)
+                np.clip(places, 0, 2**level, out=places)
+                found = np.zeros(len(places), dtype=np.int64)
+                for column in places.T:
+                    found = np.unique(found * (2**level + 1) + column, return_inverse=True)[1]
+                _, first, counts = np.unique(found, return_index=True, return_counts=True)
+                for place, count in zip(places[first].tolist(), counts.tolist(), strict=True):
+                    yield Cube(level, grid, tuple(place)), count
+
+    def _counted(self) -> list[int]:
+        return [weight(level) * self.grids * (2**level + 1) ** self.dim for level in range(self.levels + 1)]
+
+
+def weight(level: int) -> int:
+    """How often a cube counts: of two that hold the records, the smaller one is to be preferred."""
+    return int(4**level)
+
+
+@final
+class Scored:
+    """The cubes that hold vectors, by their score: the number of vectors, but at most ``most``."""
+
+    def __init__(self, cubes: Cubes, vectors: Array, most: int) -> None:
+        self._of_score: list[list[Cube]] = [[] for _ in range(most)]
+        for cube, count in cubes.occupied(vectors):
+            self._of_score[min(count, most) - 1].append(cube)
+
+    @property
+    def counts(self) -> list[int]:
+        """For each score from 1 on, how many cubes have it, each as often as it counts."""
+        return [sum(weight(cube.level) for cube in cubes) for cubes in self._of_score]
+
+    def at(self, score: int, position: int) -> Cube:
+        cubes = self._of_score[score - 1]
+        ends = accumulate(weight(cube.level) for cube in cubes)
+        return next(cube for cube, end in zip(cubes, ends, strict=True) if position < end)
