@@ -62,6 +62,7 @@ from geodp import (
     Manifold,
     PureDP,
     Release,
+    Risk,
     ZeroConcentratedDP,
     compare,
     confidence_region,
@@ -76,6 +77,7 @@ from geodp import (
     private_projected_mean,
     private_summary,
     private_variance,
+    risk,
     sensitivity,
 )
 from geodp.files import layouts, parse_center, parse_manifold, read_records
@@ -541,6 +543,15 @@ def check_notions(case: tuple[Any, Any, Any, Any]) -> None:
         planned = attempt(lambda asked=asked: plan(a_ball(MANIFOLDS[3]), 30, **asked))
         if planned.refusal is None and not planned.value.cost.meets(planned.value.privacy):
             raise Broken(f"a plan that costs {planned.value.cost}")
+        if planned.refusal is None:
+            found: Risk = risk(planned.value.cost)
+            for answer in (
+                attempt(lambda found=found: found.posterior(delta, epsilon)),
+                attempt(lambda found=found: found.true_positive_rate(delta)),
+                attempt(lambda found=found: " ".join(found.sentences()) and found.accuracy),
+            ):
+                if answer.refusal is None and not 0.0 <= answer.value <= 1.0:
+                    raise Broken(f"a chance of {answer.value}")
 
 
 def check_estimator(case: Records) -> None:
@@ -1080,6 +1091,7 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     "ball": st.sampled_from(["good.csv", "secret.npy", "no.json", "folder", ""]),
     "spread": st.sampled_from(["0.5", "0", "-1", "nan", "1e300", "x", "no.json", "good.csv", "folder"]),
     "find": st.sampled_from(["0.2", "0", "1", "nan", "x"]),
+    **dict.fromkeys(("prior", "false_positives", "chance"), st.sampled_from(["0.1", "0", "1", "1e-300", "-1", "nan", "x"])),
     "about": st.sampled_from(["center", "mean", "median", ""]),
     "first_spread": st.sampled_from(["good.csv", "no.csv", "folder", ""]),
     "second_spread": st.sampled_from(["good.csv", "secret.npy", "folder", ""]),

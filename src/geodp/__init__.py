@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from geodp.planning import Plan, plan
     from geodp.privacy.ledger import BudgetExhausted, Ledger, LedgerError, LedgerLocked
     from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
+    from geodp.privacy.risk import Risk, risk
     from geodp.receipt import GroupedRelease, Release
     from geodp.records.dask_files import read_dask
     from geodp.records.dataset import Dataset
@@ -74,6 +75,7 @@ __all__ = [
     "Product",
     "PureDP",
     "Release",
+    "Risk",
     "Rotations",
     "SPDLogEuclidean",
     "Sphere",
@@ -95,6 +97,7 @@ __all__ = [
     "private_summary",
     "private_variance",
     "read_dask",
+    "risk",
     "sensitivity",
 ]
 
@@ -141,6 +144,7 @@ _LATER = {
     **dict.fromkeys(("compare", "confidence_region"), "geodp.regions"),
     **dict.fromkeys(("private_variance", "private_covariance"), "geodp.spread"),
     **dict.fromkeys(("PureDP", "ApproximateDP", "ZeroConcentratedDP", "GaussianDP"), "geodp.privacy.notions"),
+    **dict.fromkeys(("Risk", "risk"), "geodp.privacy.risk"),
     "read_dask": "geodp.records.dask_files",
 }
 

@@ -255,7 +255,7 @@ class BallRelease(Shown):
     @property
     def cost(self) -> Cost:
         """What the search spent, in every notion of privacy."""
-        return self.search.cost if self.whole is None else _counted_cost(self.whole)
+        return self.search.cost if self.whole is None else search_cost(self.whole)
 
     @property
     def privacy(self) -> Privacy:
@@ -412,7 +412,7 @@ def private_ball(
     unit: Unit = "record" if data.unit is None else "person"
     counted = data.neighbours == "add-remove"
     parts, own = parts_of(privacy, counted, 0.0)
-    cost = _counted_cost(privacy) if counted else plan_search(outer, members.count, privacy, then).cost
+    cost = search_cost(privacy) if counted else plan_search(outer, members.count, privacy, then).cost
     neighbours = change_one(unit) if counted else replace_one(unit)
     account.check(cost, privacy, neighbours)
     charge = account.charge(cost, privacy, f"ball on {manifold}", neighbours)
@@ -432,7 +432,7 @@ def private_ball(
     return release
 
 
-def _counted_cost(privacy: Privacy) -> Cost:
+def search_cost(privacy: Privacy) -> Cost:
     """What a search costs before whose first step, a noisy count, nobody knows which steps it will take."""
     (count,), own = parts_of(privacy, True, 0.0)
     return cost_of_parts([Measurement(Count(), 1, count).noise.cost, cost_of(own)], privacy)

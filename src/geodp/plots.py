@@ -33,6 +33,7 @@ from geodp.mechanisms.tangent import stretch_of_log
 from geodp.planning import Plan, plan
 from geodp.privacy.ledger import Ledger
 from geodp.privacy.notions import Privacy
+from geodp.privacy.risk import Risk
 from geodp.receipt import SIMULATION, CoverageRelease, GroupedRelease, Release
 from geodp.regions import Comparison, ConfidenceRegion
 from geodp.spread import Components, CovarianceRelease, VarianceRelease
@@ -182,6 +183,25 @@ def privacy_loss(result: AuditResult, path: Path) -> None:
     for axes in (above, below):
         axes.grid(True, alpha=0.25)
         axes.legend(frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+def trade_off(risks: dict[str, Risk], path: Path) -> None:
+    """Trade-off curves, by their names: how many of the guilty any attack can find, against the innocent it accuses."""
+    figure = Figure(figsize=(9.6, 4.6), layout="constrained")
+    plain, small = figure.subplots(1, 2)
+    rates = np.concatenate([np.geomspace(1e-6, 0.02, 60), np.linspace(0.02, 1.0, 80)[1:]])
+    for (name, risk), colour in zip(risks.items(), (BLUE, ORANGE, GREEN), strict=False):
+        found = np.array([risk.true_positive_rate(float(rate)) for rate in rates])
+        for axes in (plain, small):
+            axes.plot(rates, found, color=colour, linewidth=2, label=f"{name}: advantage {risk.advantage:.3g}")
+    for axes in (plain, small):
+        axes.plot(rates, rates, color=GREY, linewidth=1, linestyle="--", label="guessing without the release")
+        axes.set(xlabel="wrongly accused: false-positive rate", ylabel="found: true-positive rate, at most")
+        axes.grid(True, alpha=0.25)
+    plain.legend(frameon=False, fontsize=9, loc="lower right")
+    small.set(xscale="log", yscale="log", xlim=(1e-5, 1.0), ylim=(1e-5, 1.2))
+    figure.suptitle("What any attack on one record can do", fontsize=11)
     _save(figure, path)
 
 

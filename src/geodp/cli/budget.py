@@ -1,10 +1,11 @@
-"""The commands ``geodp budget open``, ``show`` and ``history``."""
+"""The commands ``geodp budget open``, ``show``, ``history`` and ``risk``."""
 
 from __future__ import annotations
 
 import json
 import math
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from geodp.cli.common import DEFAULT_LEDGER, JsonOption, LedgerOption, one_sentence, screen, url_of
+from geodp.cli.options import check_picture
 
 if TYPE_CHECKING:
     from geodp.privacy.ledger import Budget, Charge
@@ -146,3 +148,50 @@ def _charge_as_dict(charge: Charge) -> dict[str, Any]:
         "receipt": json.loads(charge.receipt) if charge.receipt else None,
         "receipt_sha256": charge.receipt_sha256,
     }
+
+
+@budget.command()
+def risk(
+    dataset: Annotated[str, typer.Argument(help="The data set.")],
+    prior: Annotated[float, typer.Option("--prior", help="How sure somebody is already, from 0 to 1.")] = 0.5,
+    false_positives: Annotated[
+        float, typer.Option("--false-positives", help="The part of the innocent that an attack accuses, from 0 to 1.")
+    ] = 0.01,
+    chance: Annotated[
+        float,
+        typer.Option("--chance", help="With which chance the bound on becoming sure may fail, where there is no pure epsilon."),
+    ] = 1e-5,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Also draw the trade-off curve: .png, .svg or .pdf.")] = None,
+    ledger: LedgerOption = DEFAULT_LEDGER,
+    as_json: JsonOption = False,
+) -> None:
+    """What a budget means to the people in the data: how sure anyone can become about one of them.
+
+    Example: **geodp budget risk cohort-7 --prior 0.1**
+
+    **so far** is about all charges, if what they cost was chosen in advance. **at most, ever** is what the total allows,
+    however it is spent. Both are upper bounds, for attackers who know every other record.
+    """
+    with one_sentence():
+        from geodp.privacy.cost import cost_of
+        from geodp.privacy.ledger import Ledger
+        from geodp.privacy.risk import Risk
+        from geodp.privacy.risk import risk as risk_of
+
+        if plot is not None:
+            check_picture(plot)
+        opened = Ledger(url_of(ledger)).budget(dataset)
+        risks = {"so far": risk_of(opened), "at most, ever": Risk((cost_of(opened.promise),), opened.neighbours)}
+        asked = prior, false_positives, chance
+        texts = {name: each.sentences(*asked) for name, each in risks.items()}
+        if plot is not None:
+            from geodp.plots import trade_off
+
+            trade_off(risks, plot)
+        if as_json:
+            named = {"so_far": risks["so far"].to_dict(*asked), "ever": risks["at most, ever"].to_dict(*asked)}
+            print(json.dumps({"dataset": opened.dataset, "neighbours": opened.neighbours, **named}, indent=2))
+            return
+        for name, sentences in texts.items():
+            print(f"{name}:")
+            print("\n".join(f"  {sentence}" for sentence in sentences))

@@ -291,18 +291,18 @@ class Budget:
     @property
     def advantage(self) -> float:
         """By how much anyone's guess which of two neighbouring data sets was used can be better than chance: 0 to 1."""
-        return min(cost.advantage for cost in self._bounds)
+        return min(cost.advantage for cost in self.bounds)
 
     def epsilon_at(self, delta: float) -> float:
         """The epsilon that makes ``(epsilon, delta)`` true of all charges so far; infinite if none is known to."""
-        found = min(cost.epsilon_at(delta) for cost in self._bounds)
+        found = min(cost.epsilon_at(delta) for cost in self.bounds)
         if isinstance(self.spent, EpsilonDelta) and self.spent.delta <= exact_number(delta, "delta"):
             # as spent: through the curve, the rounding of delta alone would lose this bound
             return min(found, float_above(self.spent.epsilon))
         return found
 
     @property
-    def _bounds(self) -> list[Cost]:
+    def bounds(self) -> list[Cost]:
         """The cost of all charges, and that of a single mechanism that claims their sum: each bounds what was revealed."""
         numbers = dict(zip(self.unit.split(" and "), _numbers(self.spent), strict=True))
         spent = Amount(**{name: value for name, value in numbers.items() if value > 0})

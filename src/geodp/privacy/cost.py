@@ -28,6 +28,7 @@ from geodp.privacy.curves import (
     gaussian_delta,
     minimum,
     pure_delta,
+    selection_delta,
     upper_float,
 )
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
@@ -201,7 +202,8 @@ class PureCost(Cost):
 class SelectionCost(Cost):
     """A choice by the exponential mechanism: the privacy loss lies in an interval of length ``bound`` that holds 0.
 
-    So it is ``bound``-private, and ``bound^2/8``-zero-concentrated (Cesar and Rogers 2021, by Hoeffding's lemma).
+    So it is ``bound``-private, and ``bound^2/8``-zero-concentrated (Cesar and Rogers 2021, by Hoeffding's lemma). Its curve, the
+    largest under this condition, is in :mod:`geodp.privacy.curves`.
 
     >>> SelectionCost(0.4).rho
     0.020000000000000004
@@ -223,7 +225,7 @@ class SelectionCost(Cost):
         return PureCost(self.bound).mu
 
     def delta_enclosure(self, epsilon: float) -> arb:
-        return min(pure_delta(self.bound, epsilon), concentrated_delta(self.rho, epsilon), key=upper_float)
+        return selection_delta(self.bound, epsilon)
 
 
 @final
@@ -374,19 +376,20 @@ class SumCost(Cost):
     @cached_property
     def _sums(self) -> tuple[arb, float, float, float]:
         """The sum of the deltas of which nothing else is known, and epsilon, rho and mu of all the rest."""
-        leaves = list(_leaves(self.parts))
-        slack = sum((arb(part.slack) for part in leaves if isinstance(part, ApproximateCost)), arb(0))
-        rest = SumCost(tuple(PureCost(part.limit) if isinstance(part, ApproximateCost) else part for part in leaves))
+        parts = list(leaves(self.parts))
+        slack = sum((arb(part.slack) for part in parts if isinstance(part, ApproximateCost)), arb(0))
+        rest = SumCost(tuple(PureCost(part.limit) if isinstance(part, ApproximateCost) else part for part in parts))
         return slack, rest.epsilon, rest.rho, rest.mu
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "parts": [part.to_dict() for part in self.parts]}
 
 
-def _leaves(parts: Iterable[Cost]) -> Iterator[Cost]:
+def leaves(parts: Iterable[Cost]) -> Iterator[Cost]:
+    """The costs that sums are made of, those within sums included."""
     for part in parts:
         if isinstance(part, SumCost):
-            yield from _leaves(part.parts)
+            yield from leaves(part.parts)
         else:
             yield part
 

@@ -34,6 +34,11 @@ From the density above, ``E_P L = (t^2/2) (I_{d/2}(t/2) K_{d/2}(t/2) + I_{d/2+1}
 **Pure.** Of all ``epsilon``-private mechanisms randomised response reveals most (Kairouz, Oh and Viswanath 2015): its curve
 bounds theirs. Its Rényi divergences, ``D_a/a`` decreasing, give ``epsilon tanh(epsilon/2)``-zero-concentrated privacy.
 
+**Selection.** Let the loss lie between ``s - b`` and ``s``. Then ``delta(epsilon) = E_Q (e^L - e^epsilon)_+`` is largest, among
+laws with ``E_Q e^L = 1``, if ``L`` takes these two values only, by convexity in ``e^L``. That makes it
+``(e^b - e^s)(1 - e^(epsilon - s))/(e^b - 1)``. The worst ``s`` is ``(b + epsilon)/2``, which leaves
+``(e^(b/2) - e^(epsilon/2))^2/(e^b - 1)`` (Dong, Durfee and Rogers 2020).
+
 **Concentrated.** ``delta <= inf_a exp((a-1)(a rho - epsilon)) (1 - 1/a)^a/(a-1)`` (Canonne, Kamath and Steinke 2020).
 
 All functions return enclosures (``flint.arb``): whoever compares with one compares with its upper or its lower end.
@@ -132,6 +137,16 @@ def pure_delta(bound: float, epsilon: float) -> arb:
     with working_precision(_BITS):
         b, e = arb(bound), arb(epsilon)
         return (e - b).expm1() * -1 / (1 + (-b).exp())
+
+
+def selection_delta(bound: float, epsilon: float) -> arb:
+    """An enclosure of the largest ``delta(epsilon)`` if the loss lies in an interval of length ``bound`` that holds 0."""
+    if epsilon >= bound:
+        return arb(0)
+    with working_precision(_BITS):
+        b, e = arb(bound), arb(epsilon)
+        # divided by e^b, which may be past all floats
+        return ((e - b) / 2).expm1() ** 2 / -(-b).expm1()
 
 
 def concentrated_delta(rho: float, epsilon: float) -> arb:

@@ -1,0 +1,484 @@
+r"""Releases as OpenDP measurements. Needs the extra ``geodp[opendp]``.
+
+Each constructor returns a :class:`opendp.mod.Measurement`, which OpenDP's compositors, privacy filters and ``Context`` take. Its
+function is the release of the same name in this library, exact sampler included, and what it returns is that
+:class:`geodp.Release`. Its privacy map follows from the cost of the release:
+
+* asked for with ``epsilon``: maximum divergence;
+* with ``epsilon`` and ``delta``: approximate maximum divergence;
+* with ``rho``: zero-concentrated divergence.
+
+*Neighbours* are said by OpenDP's metric. ``change_one_distance`` and ``hamming_distance``: the number of records is public, and
+the domain says it. ``symmetric_distance`` and ``insert_delete_distance``: it is private, and a noisy count is part of the
+release. ``change_one_id_distance`` and ``symmetric_id_distance`` are the same about persons; the data are then a
+:class:`geodp.Dataset` whose ``unit`` says whose each record is. For neighbours several changes apart the map is that of
+:mod:`geodp.privacy.groups`.
+
+OpenDP calls a function of somebody else's "honest-but-curious", since it cannot check the privacy map; and it does not check
+that data are members of their domain. So the functions here check it themselves: a wrong shape, or another number of records
+than the public one, is refused.
+
+Importing this module also registers the constructors with ``dp.Context``, where the privacy comes from the context:
+
+>>> import numpy as np, opendp.prelude as dp
+>>> from geodp import SPD, Ball
+>>> from geodp.integrations.opendp import record_domain
+>>> dp.enable_features("contrib", "honest-but-curious")
+>>> x = np.tile(np.eye(2), (500, 1, 1))
+>>> context = dp.Context.compositor(
+...     x, dp.unit_of(changes=1), dp.loss_of(epsilon=1.0), domain=record_domain(Ball(SPD(2), np.eye(2), radius=1.0), n=500)
+... )
+>>> release = context.query(epsilon=0.2).frechet_mean().release()
+>>> release.epsilon, context.current_privacy_loss()
+(0.2, 0.2)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, cast, final
+
+try:
+    import opendp.prelude as dp
+    from opendp.context import PartialChain, constructors
+    from opendp.mod import Domain, Measure, Measurement, Metric
+except ImportError:  # pragma: no cover
+    raise ImportError("geodp.integrations.opendp needs OpenDP: pip install 'geodp[opendp]'") from None
+
+from geodp.finding import plan_search, private_ball, search_cost
+from geodp.inputs import whole_number
+from geodp.laws.flat import Family
+from geodp.manifolds import Manifold
+from geodp.manifolds.ball import Ball
+from geodp.mechanisms.choice import MechanismName
+from geodp.privacy.cost import Cost
+from geodp.privacy.groups import group_cost, group_parameters
+from geodp.privacy.neighbours import Unit
+from geodp.privacy.notions import ApproximateDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
+from geodp.receipt import Release
+from geodp.records.dataset import Change, Dataset
+from geodp.release import Order, private_summary, released
+from geodp.spread import About
+from geodp.statistics.counts import Coverage
+from geodp.statistics.mean import FrechetMean
+from geodp.statistics.projected import ProjectedMean
+from geodp.statistics.sensitivity import Bound
+from geodp.statistics.spread import Covariance, FrechetVariance, SecondMoment, Variance
+from geodp.statistics.statistic import ClaimedSummary, Statistic
+
+__all__ = [
+    "geodesic_distance",
+    "make_coverage",
+    "make_enclosing_ball",
+    "make_frechet_mean",
+    "make_frechet_variance",
+    "make_geodesic_noise",
+    "make_projected_mean",
+    "make_tangent_covariance",
+    "point_domain",
+    "record_domain",
+]
+
+
+# ---------------------------------------------------------------------- domains and metrics
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Records:
+    """What the domain of records knows: where they are, and how many there are if that is public."""
+
+    place: Ball | Manifold
+    n: int | None
+
+    @property
+    def manifold(self) -> Manifold:
+        return self.place.manifold if isinstance(self.place, Ball) else self.place
+
+
+def record_domain(place: Ball | Manifold, n: int | None = None) -> Domain:
+    """Arrays of records, ``(n, *point_shape)``: in a public ball, or anywhere on a manifold.
+
+    Records outside the ball, or that are no points, are members too: releases clip them. ``n`` is the number of records, or of
+    persons, and public; leave it out where the metric is about adding and removing. The domain has the ball so that a query
+    need not repeat it.
+
+    >>> from geodp import Sphere
+    >>> record_domain(Sphere(2), n=100)
+    geodp.records(Sphere(2), n=100)
+    """
+    if not isinstance(place, Ball | Manifold):
+        raise TypeError(f"records are in a Ball or on a Manifold, but this is of type {type(place).__name__}")
+    known = Records(place, None if n is None else whole_number(n, 1, "the number of records n"))
+    where = f"{place.manifold!r}, center={place.center.tolist()}, radius={place.radius!r}" if isinstance(place, Ball) else place
+    return dp.user_domain(
+        f"geodp.records({where}{'' if n is None else f', n={known.n}'})", lambda x: _number_of(x, known) is not None, known
+    )
+
+
+def point_domain(manifold: Manifold) -> Domain:
+    """One point of a manifold, such as a summary that a transformation computes.
+
+    >>> from geodp import Sphere
+    >>> point_domain(Sphere(2))
+    geodp.point(Sphere(2))
+    """
+    return dp.user_domain(f"geodp.point({manifold!r})", lambda x: manifold.check_point(x) is None, manifold)
+
+
+def geodesic_distance(manifold: Manifold) -> Metric:
+    """How far apart points are, as a metric of OpenDP: distances are floats.
+
+    >>> from geodp import Sphere
+    >>> geodesic_distance(Sphere(2))
+    geodp.geodesic_distance(Sphere(2))
+    """
+    return dp.user_distance(f"geodp.geodesic_distance({manifold!r})")
+
+
+#: Who the neighbours are, by the type of the metric.
+_NEIGHBOURS: dict[str, tuple[Change, Unit]] = {
+    "ChangeOneDistance": ("replace", "record"),
+    "HammingDistance": ("replace", "record"),
+    "SymmetricDistance": ("add-remove", "record"),
+    "InsertDeleteDistance": ("add-remove", "record"),
+    "ChangeOneIdDistance": ("replace", "person"),
+    "SymmetricIdDistance": ("add-remove", "person"),
+}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Space:
+    """An input space of OpenDP as this library sees it."""
+
+    domain: Domain
+    metric: Metric
+    records: Records
+    change: Change
+    unit: Unit
+
+    @classmethod
+    def of(cls, domain: Domain, metric: Metric) -> _Space:
+        records = getattr(domain, "descriptor", None)
+        if not isinstance(records, Records):
+            raise TypeError(f"the input domain must be a record_domain(...) but is {domain}")
+        kind = str(metric.type)
+        if kind not in _NEIGHBOURS:
+            raise ValueError(f"the input metric must be one of {', '.join(_NEIGHBOURS)} but is {kind}")
+        change, unit = _NEIGHBOURS[kind]
+        if (change == "replace") != (records.n is not None):
+            what = "needs n in record_domain(..., n)" if change == "replace" else "keeps n private: leave it out of record_domain"
+            raise ValueError(f"{kind} {what}")
+        return cls(domain, metric, records, change, unit)
+
+    @property
+    def n(self) -> int:
+        """The public number, or any: where it is private no cost depends on it."""
+        return self.records.n or 1
+
+    def ball(self, given: Ball | None) -> Ball:
+        place = self.records.place if given is None else given
+        if not isinstance(place, Ball):
+            raise ValueError(f"this release needs a ball, and the domain has all of {place}: give ball=, or a domain with a ball")
+        if place.manifold != self.records.manifold:
+            raise ValueError(f"the ball is on {place.manifold} and the records on {self.records.manifold}")
+        return place
+
+    def dataset(self, x: Any) -> Dataset:
+        """The data, or a sentence if they are no members of the domain: OpenDP does not look."""
+        persons = isinstance(x, Dataset) and x.unit is not None
+        if persons != (self.unit == "person"):
+            raise TypeError(
+                "this metric is about persons: pass geodp.Dataset(x, unit=...)"
+                if self.unit == "person"
+                else "this metric is about records: pass an array of records"
+            )
+        if isinstance(x, Dataset) and (x.by is not None or x.neighbours != "replace"):
+            raise ValueError("the metric says who the neighbours are: make the Dataset of x and unit alone")
+        data = x if isinstance(x, Dataset) else Dataset(x)
+        if self.records.n is not None and data.open(self.records.manifold).count != self.records.n:
+            raise ValueError(f"the domain is about {self.records.n} {self.unit}s, and the data have another number")
+        return replace(data, neighbours=self.change)
+
+
+def _number_of(x: Any, known: Records) -> int | None:
+    """How many members the data have, if they are in the domain."""
+    try:
+        count = (x if isinstance(x, Dataset) else Dataset(x)).open(known.manifold).count
+    except (TypeError, ValueError):
+        return None
+    return count if known.n in (None, count) else None
+
+
+# ---------------------------------------------------------------------- privacy maps
+
+
+def _measurement(
+    domain: Domain,
+    metric: Metric,
+    privacy: Privacy,
+    cost: Cost,
+    function: Callable[[Any], Any],
+    unit: float | None = None,
+) -> Measurement:
+    """A measurement whose cost is known for one change, or for a distance of ``unit``."""
+
+    def loss(distance: Any) -> Any:
+        if distance == 0:
+            return (0.0, 0.0) if isinstance(privacy, ApproximateDP) else 0.0
+        # a shorter distance costs no more; rounding up the quotient costs more
+        size = distance if unit is None else max(1.0, math.nextafter(distance / unit, math.inf) if distance > unit else 1.0)
+        whole = group_cost(cost, size)
+        match privacy:
+            case PureDP():
+                return whole.epsilon
+            case ZeroConcentratedDP():
+                return whole.rho
+        assert isinstance(privacy, ApproximateDP)
+        epsilon, delta = group_parameters(privacy.epsilon, privacy.delta, math.ceil(size))
+        if delta >= 1.0:
+            raise ValueError(f"approximate privacy says nothing about {size:g} changes: delta would be {delta:.3g}")
+        return min(epsilon, whole.epsilon_at(delta)), delta
+
+    return dp.m.make_user_measurement(domain, metric, _measure_of(privacy), function, loss)
+
+
+def _measure_of(privacy: Privacy) -> Measure:
+    match privacy:
+        case PureDP():
+            return dp.max_divergence()
+        case ZeroConcentratedDP():
+            return dp.zero_concentrated_divergence()
+        case ApproximateDP():
+            return dp.approximate(dp.max_divergence())
+    raise ValueError("OpenDP has no measure for Gaussian privacy: ask for rho, which is mu^2/2")
+
+
+class _Asked(PartialChain):
+    """A measurement whose privacy the context of its query says. Nothing is searched for: the library calibrates by itself."""
+
+    def __init__(self, make: Callable[[Privacy], Measurement]) -> None:
+        super().__init__(make)  # type: ignore[no-untyped-call]
+
+    def fix(self, d_in: Any, d_out: Any, output_measure: Any = None, bounds: Any = None, T: Any = None) -> Measurement:
+        make: Any = self.partial
+        return cast(Measurement, make(_privacy_for(str(output_measure.type), d_in, d_out)))
+
+
+def _privacy_for(measure: str, distance: int, loss: Any) -> Privacy:
+    """The privacy of one change that makes a loss true of ``distance`` changes; rounded down, so that the map stays below."""
+    safe = 1.0 if distance == 1 else 1.0 - 1e-12
+    match measure:
+        case "MaxDivergence":
+            return PureDP(loss / distance * safe)
+        case "ZeroConcentratedDivergence":
+            return ZeroConcentratedDP(loss / distance**2 * safe)
+        case "Approximate<ZeroConcentratedDivergence>":
+            return ZeroConcentratedDP(loss[0] / distance**2 * safe)
+        case "Approximate<MaxDivergence>":
+            epsilon, delta = loss[0] / distance * safe, loss[1]
+            if delta == 0.0:
+                return PureDP(epsilon)
+            share = 1.0 if distance == 1 else math.expm1(epsilon) / math.expm1(epsilon * distance) * safe
+            return ApproximateDP(epsilon, delta * share)
+    raise ValueError(f"geodp has no privacy map for {measure}: use epsilon, epsilon and delta, or rho")
+
+
+def _made(make: Callable[[Privacy], Measurement], *privacy: float | None) -> Any:
+    """The measurement, or one that waits for the privacy of a query."""
+    return make(privacy_of(*privacy)) if any(number is not None for number in privacy) else _Asked(make)
+
+
+def _ordered(space: _Space, statistic: Statistic, privacy: Privacy, **options: Any) -> Measurement:
+    counted = space.change == "add-remove"
+    order = Order(statistic, privacy, **options)
+    cost = replace(order, counted=counted, unit=space.unit).cost(space.n)
+    return _measurement(space.domain, space.metric, privacy, cost, lambda x: released(order, space.dataset(x), None, None, None))
+
+
+# ---------------------------------------------------------------------- constructors
+
+
+def make_frechet_mean(
+    input_domain: Domain,
+    input_metric: Metric,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    *,
+    ball: Ball | None = None,
+    mechanism: MechanismName = "auto",
+    law: Family | None = None,
+    bound: Bound = "sharp",
+    coverage: float = 0.0,
+) -> Any:
+    """:func:`geodp.private_mean` as a measurement; without any privacy, as a query of a ``dp.Context`` that waits for it.
+
+    ``ball`` is that of the domain unless another one is given, such as one that :func:`make_enclosing_ball` released.
+
+    >>> import numpy as np, opendp.prelude as dp
+    >>> from geodp import Ball, Sphere
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> domain = record_domain(Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), n=500)
+    >>> mean = make_frechet_mean(domain, dp.change_one_distance(), rho=0.05)
+    >>> round(mean.map(1), 6), round(mean.map(2), 6), mean(np.tile([0.0, 0.0, 1.0], (500, 1))).value.shape
+    (0.05, 0.2, (3,))
+    """
+    space = _Space.of(input_domain, input_metric)
+    statistic = FrechetMean(space.ball(ball), bound, persons=space.unit == "person")
+    options = {"mechanism": mechanism, "law": law, "coverage": coverage}
+    return _made(lambda privacy: _ordered(space, statistic, privacy, **options), epsilon, delta, rho)
+
+
+def make_coverage(
+    input_domain: Domain,
+    input_metric: Metric,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    *,
+    ball: Ball | None = None,
+) -> Any:
+    """:func:`geodp.private_coverage` as a measurement or a query: how many records are valid, and how many are in the ball."""
+    space = _Space.of(input_domain, input_metric)
+    statistic = Coverage(space.ball(ball))
+    return _made(lambda privacy: _ordered(space, statistic, privacy), epsilon, delta, rho)
+
+
+def make_frechet_variance(
+    input_domain: Domain,
+    input_metric: Metric,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    *,
+    ball: Ball | None = None,
+    about: About = "center",
+) -> Any:
+    """:func:`geodp.private_variance` as a measurement or a query."""
+    space = _Space.of(input_domain, input_metric)
+    kind = Variance if _checked(about) == "center" else FrechetVariance
+    statistic = kind(space.ball(ball), space.unit == "person")
+    return _made(lambda privacy: _ordered(space, statistic, privacy), epsilon, delta, rho)
+
+
+def make_tangent_covariance(
+    input_domain: Domain,
+    input_metric: Metric,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    *,
+    ball: Ball | None = None,
+    about: About = "center",
+) -> Any:
+    """:func:`geodp.private_covariance` as a measurement or a query."""
+    space = _Space.of(input_domain, input_metric)
+    kind = SecondMoment if _checked(about) == "center" else Covariance
+    statistic = kind(space.ball(ball), space.unit == "person")
+    return _made(lambda privacy: _ordered(space, statistic, privacy), epsilon, delta, rho)
+
+
+def make_projected_mean(
+    input_domain: Domain,
+    input_metric: Metric,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+) -> Any:
+    """:func:`geodp.private_projected_mean` as a measurement or a query: compact spaces, without a ball."""
+    space = _Space.of(input_domain, input_metric)
+    statistic = ProjectedMean(space.records.manifold)
+    assert statistic.embedding  # or a sentence why there is none
+    return _made(lambda privacy: _ordered(space, statistic, privacy), epsilon, delta, rho)
+
+
+def make_enclosing_ball(
+    input_domain: Domain,
+    input_metric: Metric,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    *,
+    then: Privacy | None = None,
+) -> Any:
+    """:func:`geodp.private_ball` as a measurement or a query: a ball that holds most records, for the releases after it.
+
+    The search starts in the ball of the domain, or anywhere on its manifold if that is compact.
+    """
+    space = _Space.of(input_domain, input_metric)
+    counted = space.change == "add-remove"
+
+    def make(privacy: Privacy) -> Measurement:
+        place = space.records.place
+        cost = search_cost(privacy) if counted else plan_search(place, space.n, privacy, then).cost
+        asked = privacy.parameters()
+        return _measurement(
+            space.domain,
+            space.metric,
+            privacy,
+            cost,
+            lambda x: private_ball(space.dataset(x), place, **asked, then=then),
+        )
+
+    return _made(make, epsilon, delta, rho)
+
+
+def make_geodesic_noise(
+    input_domain: Domain,
+    input_metric: Metric,
+    sensitivity: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    *,
+    mechanism: MechanismName = "auto",
+    law: Family | None = None,
+) -> Measurement:
+    """:func:`geodp.private_summary` as a measurement: noise that hides one point of a manifold.
+
+    The privacy that is asked for holds for points that are ``sensitivity`` apart; the map says what holds for others. Chain it
+    after a transformation into :func:`point_domain` and :func:`geodesic_distance`, whose stability map is then your claim.
+
+    >>> import numpy as np, opendp.prelude as dp
+    >>> from geodp import Sphere
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> noise = make_geodesic_noise(point_domain(Sphere(2)), geodesic_distance(Sphere(2)), 0.01, epsilon=1.0)
+    >>> noise.map(0.01), round(noise.map(0.02), 9), noise(np.array([0.0, 0.0, 1.0])).value.shape
+    (1.0, 2.0, (3,))
+    """
+    manifold = getattr(input_domain, "descriptor", None)
+    if not isinstance(manifold, Manifold):
+        raise TypeError(f"the input domain must be a point_domain(...) but is {input_domain}")
+    if input_metric != geodesic_distance(manifold):
+        raise ValueError(f"the input metric must be geodesic_distance({manifold}) but is {input_metric}")
+    privacy = privacy_of(epsilon, delta, rho)
+    cost = Order(ClaimedSummary(manifold, sensitivity), privacy, mechanism, law).cost(1)
+    asked = privacy.parameters()
+
+    def function(point: Any) -> Release:
+        return private_summary(point, manifold, sensitivity=sensitivity, mechanism=mechanism, law=law, **asked)
+
+    return _measurement(input_domain, input_metric, privacy, cost, function, sensitivity)
+
+
+def _checked(about: str) -> str:
+    if about not in ("center", "mean"):
+        raise ValueError(f"about must be 'center' or 'mean' but is {about!r}")
+    return about
+
+
+for _make in (
+    make_frechet_mean,
+    make_coverage,
+    make_frechet_variance,
+    make_tangent_covariance,
+    make_projected_mean,
+    make_enclosing_ball,
+    make_geodesic_noise,
+):
+    if _make.__name__.removeprefix("make_") not in constructors:
+        dp.register(_make)
