@@ -42,7 +42,7 @@ CASES = [
     Case("Euclidean(2)", 2.0, 20.0, 100.0),
     Case("Euclidean(2)", 2.0, 20.0, 1e6),
     Case("Euclidean(10)", 6.3, 300.0, 1e3),
-    Case("Euclidean(10)", 6.3, 300.0, 1e6),
+    Case("Euclidean(10)", 6.3, 300.0, 1e5),
     Case("Sphere(2)", 0.25, 1.0, None),
     Case("Rotations(3)", 0.25, 1.0, None),
 ]

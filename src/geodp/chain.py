@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
+import numpy as np
 from scipy.special import gammaincinv, ndtri
 
 from geodp.finding import CELLS, Search, Step, cubes_for, enough_records, plan_search, radius_target
 from geodp.inputs import real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
+from geodp.manifolds.functions import sinhc
 from geodp.measurement import Measurement
 from geodp.planning import Plan, plan
 from geodp.privacy.cost import Cost, compose, selection_epsilon
@@ -49,6 +51,8 @@ class ChainPlan(Shown):
     spread: float
     #: That of ball and mean together.
     privacy: Privacy
+    #: What clipping is expected to cost: the ball is not quite where the records are, and leaves some of them outside.
+    clipping: float
 
     @property
     def cost(self) -> Cost:
@@ -62,8 +66,8 @@ class ChainPlan(Shown):
 
     @property
     def expected_error(self) -> float:
-        """Of the mean, by its noise; clipping costs about as much again."""
-        return self.mean.expected_error
+        """Of the mean, by its noise and by clipping."""
+        return self.mean.expected_error + self.clipping
 
     @cached_property
     def enough(self) -> int:
@@ -84,6 +88,7 @@ class ChainPlan(Shown):
             "cost": self.cost.to_dict(),
             "radius": self.radius,
             "expected_error": self.expected_error,
+            "clipping": self.clipping,
             "enough_records": self.enough,
             "guess": self.guess,
             "verdict": self.verdict(),
@@ -107,7 +112,8 @@ class ChainPlan(Shown):
             ("ball", f"{100 * self.find:g}% of the privacy ({self.search.privacy}), from {outer}"),
             ("search", f"{' -> '.join(step.what for step in self.search.steps)}{few}"),
             ("radius", f"about {length(self.radius)}, if records are {length(self.spread)} from their centre (root mean square)"),
-            ("mean", f"the rest of the privacy ({self.mean.privacy}): expected error {length(self.expected_error)} from noise"),
+            ("mean", f"the rest of the privacy ({self.mean.privacy}): expected error {length(self.expected_error)}"),
+            ("", f"{length(self.mean.expected_error)} of it from noise, the rest from clipping"),
             ("verdict", self.verdict()),
             ("together", f"{self.cost}; advantage at most {self.cost.advantage:.3g}"),
             ("or", f"name a ball without looking: better if it holds most records with a radius below {length(self.guess)}"),
@@ -171,7 +177,7 @@ def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread
     manifold = search.manifold
     center = outer.center if isinstance(outer, Ball) else manifold.origin
     limit = 0.999 * Ball(manifold, center, 1e-3).max_radius
-    radius = min(_expected_radius(search, spread, limit), limit)
+    radius, clipping = _expected_ball(search, spread, limit)
     while True:
         try:
             FrechetMean(Ball(manifold, center, radius)).check(n)
@@ -179,37 +185,51 @@ def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread
         except ValueError:
             radius /= 1.1
     given = rest.parameters()
-    return ChainPlan(search, plan(Ball(manifold, center, radius), n, **given, layout=layout), find, spread, whole)
+    return ChainPlan(search, plan(Ball(manifold, center, radius), n, **given, layout=layout), find, spread, whole, clipping)
 
 
-def _expected_radius(search: Search, spread: float, limit: float) -> float:
-    """What the search will find, roughly: each step is as wrong as its noise makes it, and the next one has to make up for it."""
+def _expected_ball(search: Search, spread: float, limit: float) -> tuple[float, float]:
+    """The radius that the search will find, and what clipping in its ball will cost, roughly.
+
+    Each step is as wrong as its noise makes it, and the next one has to make up for it. A ball whose centre is off by ``a`` and
+    which leaves a part ``p`` of the records outside pulls their mean towards its centre by about ``p a``.
+    """
     manifold, n = search.manifold, search.n
     reach = search.start.radius if isinstance(search.start, Ball) else limit
-    away, radius = reach, reach
+    away, radius, outside = reach, reach, 0.0
     for i, step in enumerate(search.steps):
         match step.what:
             case "medians" | "scale":
                 away = _median_error(step, manifold, n, reach, spread)
             case "cube":
-                cubes = cubes_for(step.privacy, manifold.dim, reach, n)
-                side = max(cubes.side(cubes.levels), min(8.0 * spread / math.sqrt(manifold.dim), 2.0 * reach))
-                away = min(reach, 0.5 * side * math.sqrt(manifold.dim))
+                away = _cube_error(step, manifold, n, reach, spread)
             case "projected mean":
                 away = min(reach, 2.0 * _mean_error(step, manifold, n, 1.0))
             case "mean":
-                away = min(radius, _mean_error(step, manifold, n, radius))
+                # it is pulled to where the records were looked for, too
+                away = min(radius, _mean_error(step, manifold, n, radius) + outside * away)
             case "radius":
                 last = i == len(search.steps) - 1
-                outside = radius_target(search.then, step.privacy, manifold, n, last) / n
-                radius = min(math.hypot(_distance_quantile(manifold.dim, spread, 1.0 - min(outside, 0.5)), away), reach)
-    return radius
+                outside = min(radius_target(search.then, step.privacy, manifold, n, last) / n, 0.5)
+                radius = min(math.hypot(_distance_quantile(manifold.dim, spread, 1.0 - outside), away), reach)
+    return min(radius, limit), outside * away
+
+
+def _cube_error(step: Step, manifold: Manifold, n: int, reach: float, spread: float) -> float:
+    """How far the middle of a cube is from the records: half of them fit into one of a few deviations, or the finest one.
+
+    Where curvature is negative a cube is wider than its coordinates say: records are taken to be a sixth of the way out.
+    """
+    cubes = cubes_for(step.privacy, manifold.dim, reach, n)
+    side = max(cubes.side(cubes.levels), min(6.0 * spread / math.sqrt(manifold.dim), 2.0 * reach))
+    stretch = float(sinhc(np.array(math.sqrt(-manifold.lowest_curvature) * reach / 6.0)))
+    return min(reach, 0.3 * side * math.sqrt(manifold.dim) * min(stretch, reach / side))
 
 
 def _median_error(step: Step, manifold: Manifold, n: int, reach: float, spread: float) -> float:
     """How far medians are from those of the records: by the ranks that the exponential mechanism misses, and by the cells."""
     if step.what == "scale":
-        return 2.0 * spread  # what the unit of measurement does not explain
+        return 4.0 * spread  # what the unit of measurement does not explain
     part = split(step.privacy, [1.0 / manifold.dim] * manifold.dim)[0]
     missed = min(2.0 / selection_epsilon(part) * math.log(CELLS) / n, 0.49)
     each = spread / math.sqrt(manifold.dim) * float(ndtri(0.5 + missed)) + reach / CELLS
