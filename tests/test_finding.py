@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -147,6 +148,13 @@ def test_the_position_among_more_things_than_floats_can_count_is_uniform() -> No
 # ---------------------------------------------------------------------- cubes
 
 
+def occupied(cubes: Cubes, vectors: Array) -> Iterator[tuple[Cube, int]]:
+    for level in range(cubes.levels + 1):
+        for grid in range(cubes.grids):
+            for place, count in zip(*(found.tolist() for found in cubes.occupied(vectors, level, grid)), strict=True):
+                yield Cube(level, grid, tuple(place)), count
+
+
 @pytest.mark.parametrize(("dim", "levels"), [(1, 4), (2, 3), (3, 2)])
 def test_every_cube_is_at_as_many_positions_as_it_counts(dim: int, levels: int) -> None:
     cubes = Cubes(dim, 2.0, levels)
@@ -161,11 +169,24 @@ def test_a_vector_is_in_one_cube_of_every_grid_and_next_to_its_middle() -> None:
     cubes, rng = Cubes(3, 2.0, 4), np.random.default_rng(0)
     vectors = rng.uniform(-2.0, 2.0, (50, 3))
     total: dict[tuple[int, int], int] = {}
-    for cube, count in cubes.occupied(vectors):
+    for cube, count in occupied(cubes, vectors):
         inside = (np.abs(vectors - cubes.middle(cube)) <= 0.5 * cubes.side(cube.level) * (1.0 + 1e-12)).all(axis=1)
         assert inside.sum() == count
         total[cube.level, cube.grid] = total.get((cube.level, cube.grid), 0) + count
     assert total == {(level, grid): 50 for level in range(5) for grid in range(cubes.grids)}
+
+
+def test_every_cube_with_a_score_is_at_as_many_positions_as_it_counts() -> None:
+    cubes, most = Cubes(2, 2.0, 3), 4
+    vectors = np.random.default_rng(2).normal(0.0, 0.7, (30, 2)).clip(-2.0, 2.0)
+    scored = Scored(cubes, vectors, most)
+    seen: dict[Cube, tuple[int, int]] = {}
+    for score, count in enumerate(scored.counts, start=1):
+        for position in range(count):
+            cube = scored.at(score, position)
+            assert seen.get(cube, (score, 0))[0] == score
+            seen[cube] = (score, seen.get(cube, (score, 0))[1] + 1)
+    assert seen == {cube: (min(count, most), weight(cube.level)) for cube, count in occupied(cubes, vectors)}
 
 
 def log_chances(vectors: Array, cubes: Cubes, most: int, epsilon: float) -> dict[Cube | None, float]:
@@ -174,7 +195,7 @@ def log_chances(vectors: Array, cubes: Cubes, most: int, epsilon: float) -> dict
     normaliser = float(cubes.total)
     normaliser += sum(count * math.expm1(0.5 * epsilon * score) for score, count in enumerate(scored.counts, start=1))
     empty = -math.log(normaliser)
-    return {None: empty} | {cube: empty + 0.5 * epsilon * min(count, most) for cube, count in cubes.occupied(vectors)}
+    return {None: empty} | {cube: empty + 0.5 * epsilon * min(count, most) for cube, count in occupied(cubes, vectors)}
 
 
 @pytest.mark.parametrize("most", [3, 100])
@@ -232,6 +253,14 @@ def test_rows_of_chunks_blocks_and_persons_come_in_order() -> None:
     np.testing.assert_array_equal(rows_over(dask_array.from_array(x, chunks=(41, 3)), ball.manifold, rows, 300), expected)
     persons = rows_over(Dataset(x, unit=np.arange(300) // 3).open(ball.manifold).source, ball.manifold, rows, 100)
     np.testing.assert_allclose(persons, expected.reshape(100, 3, 2).mean(axis=1), atol=1e-15)
+    # many chunks of persons, whose memory is used again
+    stream = Dataset(lambda: (x[i : i + 3] for i in range(0, 300, 3)), unit=lambda: iter([np.arange(300) // 3]))
+    np.testing.assert_array_equal(rows_over(stream.open(ball.manifold).source, ball.manifold, rows, 100), persons)
+    # blocks without records
+    empty = dask_array.concatenate(
+        [dask_array.from_array(part, chunks=(40, 3)) for part in (x[:0], x[:100], x[:0], x[100:], x[:0])]
+    )
+    np.testing.assert_array_equal(rows_over(empty, ball.manifold, rows, 300), expected)
 
 
 # ---------------------------------------------------------------------- what one record can change

@@ -96,7 +96,7 @@ def test_every_release_takes_a_data_frame(maker: str) -> None:
 
 
 #: What may be in one cell of a column of numbers, in frames that hold such a thing.
-CELLS = ("no number", "", None, float("inf"), "1,5", [1.0, 2.0], {"a": 1}, True, object(), datetime.date(2024, 5, 1), b"\xff", 1j)
+CELLS = ("no number", "", None, float("inf"), "1,5", [1.0, 2.0], {"a": 1}, True, object, datetime.date(2024, 5, 1), b"\xff", 1j)
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=repr)

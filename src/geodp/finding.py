@@ -129,9 +129,22 @@ def plan_search(start: Ball | Manifold, n: int, privacy: Privacy, then: Privacy 
     then = privacy if then is None else then
     tries = _ways(start)
     parts = next((parts for parts in tries[:-1] if _all_tell(parts, manifold, n, privacy)), tries[-1])
+    return Search(start, n, privacy, then, _steps(parts, manifold, privacy))
+
+
+def _steps(parts: list[tuple[What, float]], manifold: Manifold, privacy: Privacy) -> tuple[Step, ...]:
     shares = split(privacy, _shares(parts))
-    steps = (Step(what, share, _cost(what, share, manifold)) for (what, _), share in zip(parts, shares, strict=True))
-    return Search(start, n, privacy, then, tuple(steps))
+    return tuple(Step(what, share, _cost(what, share, manifold)) for (what, _), share in zip(parts, shares, strict=True))
+
+
+def _search_again(start: Ball | Manifold, n: int, privacy: Privacy, then: Privacy, steps: list[str]) -> Search:
+    """The search that took these steps; which way it goes has not been chosen by the same rule at all times."""
+    manifold = start.manifold if isinstance(start, Ball) else start
+    ways = (_steps(parts, manifold, privacy) for parts in _ways(start))
+    taken = next((way for way in ways if [str(step) for step in way] == steps), None)
+    if taken is None:
+        raise ValueError("no search takes these steps")
+    return Search(start, whole_number(n, 1, "the number of records n"), privacy, then, taken)
 
 
 def _ways(start: Ball | Manifold) -> list[list[tuple[What, float]]]:
@@ -305,7 +318,7 @@ class BallRelease(Shown):
             asked = privacy_of(*(stored.get(name) for name in ("epsilon", "delta", "rho", "mu")))
             unit, count = stored.get("unit", "record"), stored.get("count")
             own = asked if count is None else parts_of(asked, True, 0.0)[1]
-            search = plan_search(outer or manifold, stored["n"], own, privacy_of(**stored["then"]))
+            search = _search_again(outer or manifold, stored["n"], own, privacy_of(**stored["then"]), stored["steps"])
             dataset, charge = stored["dataset"], stored["charge"]
             written = from_layout(stored, manifold, {"center": ball.center})
             whole = None if count is None else asked
@@ -313,7 +326,6 @@ class BallRelease(Shown):
             if (
                 stored["summary"] == "ball"
                 and found.cost == cost_from_dict(stored["cost"])
-                and stored["steps"] == [str(step) for step in search.steps]
                 and stored["notion"] == asked.words
                 and unit in get_args(Unit)
                 and (count is None or isinstance(count, float))

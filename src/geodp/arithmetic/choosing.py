@@ -15,6 +15,7 @@ thing has the weight 1, and a thing with the score ``s > 0`` has ``exp(rate s) -
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
@@ -60,7 +61,8 @@ def choose_among_many(all_of_them: int, scored: Sequence[int], rate: Fraction, e
     0.9
     """
     tape = Tape(OperatingSystem() if entropy is None else entropy)
-    bits = _BITS + all_of_them.bit_length()
+    # the largest weights have so many bits before the point, whether anything has them or not
+    bits = _BITS + all_of_them.bit_length() + math.ceil(rate * len(scored) * Fraction(3, 2))
     while True:
         try:
             with working_precision(bits):

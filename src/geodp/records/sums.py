@@ -109,11 +109,10 @@ class Stack:
     def __init__(self, parts: list[Array]) -> None:
         self.parts = parts
 
-    def __add__(self, other: Stack) -> Stack:
-        return Stack([*self.parts, *other.parts])
+    def __add__(self, other: Stack | Literal[0]) -> Stack:
+        return Stack([*self.parts, *other.parts]) if isinstance(other, Stack) else self  # 0 is a block without records
 
-    def __radd__(self, other: Literal[0]) -> Stack:
-        return self
+    __radd__ = __add__  # of 0 alone
 
 
 class _Listed:
@@ -123,7 +122,7 @@ class _Listed:
         self._rows = rows
 
     def __call__(self, records: Array) -> Stack:
-        return Stack([self._rows(records)])
+        return Stack([np.array(self._rows(records))])  # a copy: what holds the records is filled again with later ones
 
 
 class _Counted:

@@ -6,17 +6,18 @@ up to a last one. Each vector is looked at by itself, in floats: replacing one c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import NamedTuple, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geodp.inputs import Array
 
 #: Grids of one size are shifted against each other by a part of a cube; so many are enough for most records to be in one cube.
 MOST_GRIDS = 7
+
+Whole = NDArray[np.int64]
 
 
 class Cube(NamedTuple):
@@ -72,19 +73,16 @@ class Cubes:
     def side(self, level: int) -> float:
         return 2.0 * self.radius / 2**level
 
-    def occupied(self, vectors: Array) -> Iterator[tuple[Cube, int]]:
-        """Every cube that holds vectors, with their number."""
-        for level in range(self.levels + 1):
-            for grid in range(self.grids):
-                # one coordinate after the other, so that numbers of cubes stay small and are never confused
-                places = np.floor((vectors + self.radius) / self.side(level) + grid / self.grids).astype(np.int64)
-                np.clip(places, 0, 2**level, out=places)
-                found = np.zeros(len(places), dtype=np.int64)
-                for column in places.T:
-                    found = np.unique(found * (2**level + 1) + column, return_inverse=True)[1]
-                _, first, counts = np.unique(found, return_index=True, return_counts=True)
-                for place, count in zip(places[first].tolist(), counts.tolist(), strict=True):
-                    yield Cube(level, grid, tuple(place)), count
+    def occupied(self, vectors: Array, level: int, grid: int) -> tuple[Whole, Whole]:
+        """The places in one grid that hold vectors, a row each, and how many."""
+        places = np.floor((vectors + self.radius) / self.side(level) + grid / self.grids).astype(np.int64)
+        np.clip(places, 0, 2**level, out=places)
+        # one coordinate after the other, so that numbers of cubes stay small and are never confused
+        found = np.zeros(len(places), dtype=np.int64)
+        for column in places.T:
+            found = np.unique(found * (2**level + 1) + column, return_inverse=True)[1]
+        _, first, counts = np.unique(found, return_index=True, return_counts=True)
+        return places[first], counts
 
     def _counted(self) -> list[int]:
         return [weight(level) * self.grids * (2**level + 1) ** self.dim for level in range(self.levels + 1)]
@@ -97,19 +95,40 @@ def weight(level: int) -> int:
 
 @final
 class Scored:
-    """The cubes that hold vectors, by their score: the number of vectors, but at most ``most``."""
+    """The cubes that hold vectors, by their score: the number of vectors, but at most ``most``.
+
+    Only how many cubes of each level have each score is kept, so that time and memory hardly depend on the vectors.
+    """
 
     def __init__(self, cubes: Cubes, vectors: Array, most: int) -> None:
-        self._of_score: list[list[Cube]] = [[] for _ in range(most)]
-        for cube, count in cubes.occupied(vectors):
-            self._of_score[min(count, most) - 1].append(cube)
+        self._cubes, self._vectors, self._most = cubes, vectors, most
+        self._table = np.zeros((cubes.levels + 1, most), dtype=np.int64)
+        for level, row in enumerate(self._table):
+            for grid in range(cubes.grids):
+                row += np.bincount(self._scores(level, grid)[1] - 1, minlength=most)
 
     @property
     def counts(self) -> list[int]:
         """For each score from 1 on, how many cubes have it, each as often as it counts."""
-        return [sum(weight(cube.level) for cube in cubes) for cubes in self._of_score]
+        weights = [weight(level) for level in range(len(self._table))]
+        return [sum(w * count for w, count in zip(weights, column, strict=True)) for column in self._table.T.tolist()]
 
     def at(self, score: int, position: int) -> Cube:
-        cubes = self._of_score[score - 1]
-        ends = accumulate(weight(cube.level) for cube in cubes)
-        return next(cube for cube, end in zip(cubes, ends, strict=True) if position < end)
+        """The cube at a position among those with a score."""
+        level, counted = 0, [weight(i) * count for i, count in enumerate(self._table[:, score - 1].tolist())]
+        while position >= counted[level]:
+            position -= counted[level]
+            level += 1
+        position //= weight(level)
+        grid = 0
+        while True:
+            places, scores = self._scores(level, grid)
+            those = places[scores == score]
+            if position < len(those):
+                return Cube(level, grid, tuple(those[position].tolist()))
+            position -= len(those)
+            grid += 1
+
+    def _scores(self, level: int, grid: int) -> tuple[Whole, Whole]:
+        places, counts = self._cubes.occupied(self._vectors, level, grid)
+        return places, np.minimum(counts, self._most)
