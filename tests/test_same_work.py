@@ -28,7 +28,7 @@ from geodp.inputs import Array
 from geodp.records import chunks
 from geodp.statistics.mean import FrechetMean, least_passes
 
-CHANGED = "^the records changed between two passes over them: give records that are the same every time$"
+CHANGED = "^the records changed between two passes: give records that are the same every time they are read$"
 
 
 def ball_of(manifold: Manifold, radius: float = 0.7) -> Ball:

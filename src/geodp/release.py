@@ -64,7 +64,7 @@ from geodp.receipt import (
     cost_of_parts,
     parts_of,
 )
-from geodp.records.chunks import only_the_kind
+from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Change, Dataset, Labels, Members, Who
 from geodp.statistics.counts import Count, Coverage
 from geodp.statistics.mean import FrechetMean, Progress
@@ -430,7 +430,7 @@ def _summary_ball(manifold: Manifold, base: ArrayLike | None, radius: float | No
 
 def _one_array(value: ArrayLike, manifold: Manifold) -> Array:
     """The value as floats of the shape of a point; nothing else is looked at."""
-    with only_the_kind():
+    with hiding_error_text():
         array = np.asarray(value)
     point = manifold.read(array, "the value")
     if point.shape != manifold.point_shape:
@@ -806,7 +806,7 @@ def computed(compute: Callable[[], T], said: tuple[type[Exception], ...] = (Valu
         raise RuntimeError(_HIDDEN.format(type(error).__name__)) from None
 
 
-_HIDDEN = "the release failed with {}, whose text may hold data and is not shown"
+_HIDDEN = "the release failed with {}; its text is hidden because it may hold data"
 
 
 def _check_options(project: Any, simulate: Any) -> None:

@@ -53,7 +53,7 @@ def one_sentence() -> Iterator[None]:
     except typer.Exit:
         raise
     except Exception as error:  # its text, and a traceback, may hold records
-        refuse(f"geodp failed inside with {type(error).__name__}, whose text may hold data and is not shown: please report it")
+        refuse(f"geodp failed inside with {type(error).__name__}; its text is hidden because it may hold data: please report it")
 
 
 @contextmanager
