@@ -542,7 +542,7 @@ def test_a_data_set_needs_a_ledger_and_a_ledger_a_data_set(here: Path, url: str)
     [
         ("sqlite:///{here}/new.db", "there is no ledger at"),
         ("sqlite:///{here}/gone/new.db", "there is no ledger at"),
-        ("sqlite:///{here}/x.npy", "is no ledger"),
+        ("sqlite:///{here}/x.npy", "is not a ledger"),
         ("mysql://root@localhost/db", "the URL of a ledger must be"),
         ("{here}/new.db", "there is no ledger at"),
         ("nonsense://x", "the URL of a ledger must be"),

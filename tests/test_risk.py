@@ -126,7 +126,7 @@ def test_the_words_say_who_is_protected_and_round_up() -> None:
     assert "whether somebody's record is among the data" in words["add, remove or replace one record"][0]
     # e/(9 + e) is 23.197%
     assert words["replace one record"][1] == "somebody who is 10% sure of it may become at most 23.2% sure"
-    assert Risk((GaussianCost(3.0),)).sentences()[1].endswith("% sure, except with chance 1e-05")
+    assert Risk((GaussianCost(3.0),)).sentences()[1].endswith("% sure, except with probability 1e-05")
     assert "99.9955% sure" in Risk((PureCost(10.0),)).sentences()[1]
 
 
