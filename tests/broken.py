@@ -19,7 +19,7 @@ from cases import measured
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Laplace, Product, Sphere, frechet_mean, sensitivity
 from geodp.auditing import AuditResult, MeanMechanism, audit
 from geodp.auditing.events import KINDS, Kind
-from geodp.auditing.mechanisms import Path
+from geodp.auditing.mechanisms import DrawPath
 from geodp.inputs import Array
 from geodp.laws import exact
 from geodp.laws.flat import Family
@@ -144,7 +144,7 @@ def floats(claim: Claim, faulty: bool, x: Array, size: int, rng: np.random.Gener
 
 def run(
     make: Callable[[Claim, bool], Mechanism],
-    path: Path,
+    path: DrawPath,
     claim: Claim,
     faulty: bool,
     x: Array,
@@ -325,7 +325,7 @@ def _twin(
     n: int,
     privacy: Privacy,
     draws: int,
-    path: Path = "float",
+    path: DrawPath = "float",
     slow: bool = False,
 ) -> Case:
     name = f"{fault} ({', '.join(privacy.parameters())}{'; exact sampler' if path == 'exact' else ''})"

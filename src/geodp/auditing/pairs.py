@@ -35,14 +35,14 @@ def worst_case_pair(ball: Ball, n: int) -> tuple[Array, Array]:
     axes = ball.radius * manifold.plane_of_largest_curvature
     if manifold.curvature > 0.0:
         half = (n - 1) // 2
-        first[:half] = _reached(ball, axes[0])
-        first[half:] = _reached(ball, -axes[0])
+        first[:half] = _point_at(ball, axes[0])
+        first[half:] = _point_at(ball, -axes[0])
     second = first.copy()
-    first[-1], second[-1] = _reached(ball, axes[-1]), _reached(ball, -axes[-1])
+    first[-1], second[-1] = _point_at(ball, axes[-1]), _point_at(ball, -axes[-1])
     return first, second
 
 
-def _reached(ball: Ball, coordinates: Array) -> Array:
+def _point_at(ball: Ball, coordinates: Array) -> Array:
     return ball.manifold.raw_exp(ball.center, ball.manifold.raw_tangent(ball.center, coordinates))
 
 

@@ -184,7 +184,7 @@ class Database(ABC):
         return self.engine.url
 
     @property
-    def secretive(self) -> bool:
+    def leaves_out_secret(self) -> bool:
         """Whether :attr:`address` leaves out a secret that a connection may need."""
         return False
 
@@ -341,7 +341,7 @@ class PostgreSQL(Database):
         return URL.create(url.drivername, url.username, None, url.host, url.port, url.database, query)
 
     @property
-    def secretive(self) -> bool:
+    def leaves_out_secret(self) -> bool:
         return self.pickled or self.address != self.engine.url
 
     def begin_reading(self, connection: Connection) -> None:

@@ -174,7 +174,7 @@ class Ledger(Pictured):
 
     def __reduce__(self) -> tuple[Callable[[URL, float, bool], Ledger], tuple[URL, float, bool]]:
         # the engine's URL has an absolute path: the process that unpickles may have another working directory
-        return _reopen, (self._database.address, self._timeout, self._database.secretive)
+        return _reopen, (self._database.address, self._timeout, self._database.leaves_out_secret)
 
     def __copy__(self) -> Ledger:
         # a pickle would lose the password, and scikit-learn copies estimators for every fit of a cross-validation
@@ -240,7 +240,7 @@ class Ledger(Pictured):
         When this returns, the charge is on disk. When it raises, no noise may be drawn.
         """
         name, purpose = _line(dataset, "the name of a data set"), _line(what, "what is charged")
-        asked, cost = _asked({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}, privacy, cost)
+        asked, cost = _request({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}, privacy, cost)
         about = _line(neighbours, "the kind of neighbours")
         with self._writing() as connection:
             price = self._price(connection, CURRENT, name, asked, cost, about, lock=True)
@@ -325,7 +325,7 @@ class Ledger(Pictured):
         This avoids long work whose charge would be refused. Others may still spend the budget before the charge itself.
         """
         name = _line(dataset, "the name of a data set")
-        asked, cost = _asked({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}, privacy, cost)
+        asked, cost = _request({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}, privacy, cost)
         about = _line(neighbours, "the kind of neighbours")
         with self._reading() as (connection, layout):
             self._price(connection, layout, name, asked, cost, about)
@@ -547,9 +547,9 @@ class Ledger(Pictured):
         return version
 
 
-def _reopen(url: URL, timeout: float, secretive: bool = False) -> Ledger:
+def _reopen(url: URL, timeout: float, leaves_out_secret: bool = False) -> Ledger:
     ledger = Ledger(url, timeout=timeout)
-    if secretive:
+    if leaves_out_secret:
         ledger._database = database_of(url, timeout, pickled=True)
     return ledger
 
@@ -564,7 +564,7 @@ def _names(connection: Connection, layout: Layout) -> list[str]:
     return sorted(connection.scalars(select(layout.datasets.c.name)))
 
 
-def _asked(numbers: dict[str, Number | None], privacy: object, cost: object) -> tuple[Amount, Cost]:
+def _request(numbers: dict[str, Number | None], privacy: object, cost: object) -> tuple[Amount, Cost]:
     """The requested amount, and its cost."""
     if privacy is not None and not isinstance(privacy, Privacy):
         raise TypeError(f"the privacy must be a notion of privacy but is of type {type(privacy).__name__}")
