@@ -153,7 +153,7 @@ def _grid(cost: Cost, interval: float) -> list[int]:
 
 
 def _lower_hull(points: list[tuple[int, arb, arb]]) -> list[tuple[int, arb, arb]]:
-    """The corners of the largest convex function below points. Drops a point unless it is certainly below its neighbours' chord."""
+    """The corners of the largest convex function below points. Keeps only points certainly below their neighbours' chord."""
     hull: list[tuple[int, arb, arb]] = []
     for point in points:
         while len(hull) > 1:

@@ -38,7 +38,7 @@ _TIE = 0.01
 @final
 @dataclass(frozen=True)
 class Hidden:
-    """A value to hide, described by how far neighbouring data sets can move it: public numbers, with all numerical error included.
+    """A value to hide, described by how far neighbouring data sets can move it: public numbers that include all numerical error.
 
     ``sensitivity`` is a geodesic distance. ``tangent_sensitivity`` is a distance in normal coordinates at the centre of ``ball``,
     which contains the value; without both there is no tangent mechanism.

@@ -133,7 +133,7 @@ class Tangent(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One half of the roof: it falls at ``rate`` over ``length`` (None if infinite), with ``sense`` -1 to the left, 1 to the right.
+    """One half of the roof: it falls at ``rate`` over ``length`` (None: infinite), with ``sense`` -1 to the left, 1 to the right.
 
     ``fade`` is ``exp(-rate * length) - 1`` and ``mass`` the area below, in units of the height of the ridge.
     """
