@@ -175,7 +175,7 @@ def test_unknown_names_are_refused_with_the_known_ones_before_any_record_is_read
 
 def test_of_several_refusals_the_one_told_is_of_a_mechanism_that_knows_the_notion() -> None:
     with pytest.raises(
-        ValueError, match=r"^mu = 1e-300 is too little privacy to spend here: the scale of the noise would be past"
+        ValueError, match=r"^mu = 1e-300 is too little privacy to spend here: the scale of the noise would not fit"
     ):
         plan(ball_of(Sphere(2)), 20, mu=1e-300)
     with pytest.raises(ValueError, match=r"^noise of scale .* is too wide to draw on SPD\(3\)"):

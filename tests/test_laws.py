@@ -376,7 +376,7 @@ def test_sigma_must_be_positive_and_finite(law_type: type[Law], sigma: float) ->
 
 
 def test_a_law_needs_a_manifold() -> None:
-    with pytest.raises(TypeError, match="lives on a manifold"):
+    with pytest.raises(TypeError, match="needs a manifold"):
         Laplace(3, 1.0)
 
 
