@@ -720,7 +720,7 @@ def test_whether_the_first_line_is_a_record_is_said_and_not_guessed(header: bool
     assert run("check", here / "axes.csv", *SPHERE, *said).exit_code == 0
     (here / "axes.csv").write_text("a,b,c\n" + "0,0,1,\n" * 5)
     checked = run("check", here / "axes.csv", *SPHERE)
-    assert "Not one is a point" in checked.stdout
+    assert "None of the records is a point" in checked.stdout
 
 
 def test_a_release_is_not_lost_when_its_file_cannot_be_written(here: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -317,7 +317,7 @@ def test_the_command_says_yes_or_no(ledger: Ledger, tmp_path: Path) -> None:
     url, file = f"sqlite:///{tmp_path}/budget.db", tmp_path / "receipt.json"
     release = private_mean(NORTH, BALL, 1.0, ledger=ledger, dataset="study")
     file.write_text(f"{release.to_json()}\n")
-    assert run("receipt", file, "--verify", "--ledger", url)[:2] == (0, "yes: the ledger keeps this very receipt\n")
+    assert run("receipt", file, "--verify", "--ledger", url)[:2] == (0, "yes: the ledger keeps exactly this receipt\n")
     file.write_text(release.to_json().replace('"n": 500', '"n": 501'))
     code, out, _ = run("receipt", file, "--verify", "--ledger", url)
     assert (code, out[:3]) == (1, "no:")
