@@ -1,4 +1,4 @@
-"""Arrays and numbers as callers give them: their types, and one sentence about what cannot be used."""
+"""Reading arrays and numbers from callers: types, and one-sentence errors for unusable input."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: Unit of the rounding bounds.
+#: The unit of rounding bounds: the spacing of floats at 1.
 EPSILON = float(np.finfo(np.float64).eps)
 
-#: Lengths that callers may give: radii, sensitivities, errors to reach. Squares of lengths ``EPSILON`` times as long are still
-#: floats of full precision, and sums of the squares of 2^63 lengths are not infinite.
+#: The range of lengths that callers may give: radii, sensitivities, target errors. Squares of lengths ``EPSILON`` times as long
+#: still have full precision, and the sum of the squares of 2^63 lengths does not overflow.
 SHORTEST, LONGEST = 1e-100, 1e100
 
 
 def whole_number(value: Any, least: int, what: str) -> int:
-    """``value`` as an ``int`` that is at least ``least``, or a sentence."""
+    """``value`` as an ``int``; raises unless it is at least ``least``."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -31,12 +31,12 @@ def whole_number(value: Any, least: int, what: str) -> int:
 
 
 def real_number(value: Any, what: str) -> float:
-    """A public number as a ``float``, or a sentence."""
+    """A public number as a ``float``; raises if it is not a number or does not fit."""
     try:
-        # NumPy would take an array of one number for that number, with a warning
+        # NumPy would convert an array of one number to that number, with a warning
         return float(cast(Any, None) if np.ndim(value) else value)
     except OverflowError:
-        raise ValueError(f"{what} is too large, past what floats hold") from None
+        raise ValueError(f"{what} is too large for a float") from None
     except ValueError:
         raise ValueError(f"{what} must be a number but is {reprlib.repr(value)}") from None
     except TypeError:
@@ -44,7 +44,7 @@ def real_number(value: Any, what: str) -> float:
 
 
 def moderate_length(value: float, what: str, shortest: float = SHORTEST) -> float:
-    """A public length whose square floats can hold, or a sentence.
+    """A public length; raises if its square would overflow or underflow.
 
     >>> moderate_length(1e-161, "the radius")
     Traceback (most recent call last):
@@ -65,9 +65,9 @@ def is_line(value: Any) -> bool:
 
 
 def refuse_mask(x: Any, name: str) -> None:
-    """NumPy drops the mask of an array without a word when it is read as an ordinary one."""
+    """Raises for masked arrays, because NumPy silently drops the mask when it converts them."""
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(
-            f"{name} is a masked array, and what lies under its mask must not be read: fill it first, such as with "
+            f"{name} is a masked array, and masked entries must not be read: fill it first, such as with "
             "numpy.ma.filled(x, numpy.nan)"
         )
