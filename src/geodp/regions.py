@@ -384,7 +384,7 @@ def _eigenvalues(mean: Release, spread: Spread | None, q: float) -> Array:
 
 
 def _least_hessian(mean: Release, variance: float, away: float) -> float:
-    """A lower bound on the Hessian at a point within ``away`` of the release, at mean squared distance ``variance`` from records."""
+    """The least Hessian at a point within ``away`` of the release, at mean squared distance ``variance`` from records."""
     ball = _ball(mean)
     kappa = ball.manifold.curvature
     if kappa == 0.0:

@@ -128,7 +128,8 @@ def _open(path: Path, options: ReadOptions) -> Table:
     opener = _OPENERS.get(_ending(path))
     if opener is None:
         advice = _ADVICE.get(path.suffix.lower())
-        known = f"{path} must be a {', '.join(_OPENERS)} file, and its name must say so"
+        # not quoted: a text that does not name a file may be a record
+        known = f"a file of records must be a {', '.join(_OPENERS)} file, and its name must say so"
         raise FileError(f"geodp cannot read {path} as it is: {advice}" if advice else known)
     if options.mask is not None and opener is not open_image:
         raise FileError(f"a mask is for images, and {path} is not an image: leave the mask out")
