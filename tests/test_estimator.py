@@ -147,7 +147,7 @@ def test_it_takes_its_place_in_a_pipeline() -> None:
     pipeline = make_pipeline(to_sphere, model).fit(angles)
     assert pipeline[-1].receipt_.n == 60
     for refused in (make_pipeline(to_sphere, model).fit_transform, make_pipeline(to_sphere, model, FunctionTransformer()).fit):
-        with pytest.raises(ValueError, match="returns the private records in other coordinates, without noise: call fit"):
+        with pytest.raises(ValueError, match="returns the private records in other coordinates, which no noise hides: call fit"):
             refused(angles)
     asked = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=50.0, transform_private_records=True)
     pipeline = make_pipeline(to_sphere, asked, FunctionTransformer())

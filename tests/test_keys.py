@@ -340,10 +340,10 @@ def test_a_receipt_that_the_ledger_keeps_but_that_contradicts_itself_is_not_veri
 def test_without_an_answer_the_command_ends_with_code_2(ledger: Ledger, tmp_path: Path) -> None:
     url, file = f"sqlite:///{tmp_path}/budget.db", tmp_path / "receipt.json"
     cases: list[tuple[bytes, list[str], str]] = [
-        (b"8675309,1,2\n", [], "no receipt"),
+        (b"8675309,1,2\n", [], "not a receipt"),
         (b"8675309,1,2\n", ["--verify", "--ledger", url], "must be JSON text"),
-        (b"[8675309]", [], "no receipt"),
-        (b"\xff8675309", [], "no receipt"),
+        (b"[8675309]", [], "not a receipt"),
+        (b"\xff8675309", [], "not a receipt"),
         (b'{"geodp": "8675309"}', [], "not the JSON text of a release"),
         (b'{"geodp": "8675309", "summary": "ball"}', [], "not the JSON text of a ball"),
         (b'{"dataset": "study", "charge": 1}', ["--verify", "--ledger", f"{url}x"], "there is no ledger"),

@@ -27,15 +27,15 @@ from geodp.release import private_mean
 
 
 @final
-class _SpentWithoutLedger:
-    """The costs that an estimator and its clones have spent without a ledger. They share this object."""
+class _Uncounted:
+    """What an estimator and its clones have spent without a ledger; they share this object."""
 
     def __init__(self) -> None:
         self.costs: list[Cost] = []
         self.warned = False
 
     def warn(self, privacy: Privacy) -> None:
-        """Warns once, before a further fit, what the fits add up to. If warnings are errors, the fit is not made."""
+        """Before a further fit, once: what the fits add up to. Where warnings are errors, the fit is not made."""
         if self.warned or not self.costs:
             return
         self.warned = True
@@ -51,7 +51,7 @@ class _SpentWithoutLedger:
 def _in_epsilon(cost: Cost) -> str:
     if math.isfinite(cost.epsilon):
         return f"epsilon {cost.epsilon:.4g}"
-    # some costs have an epsilon only at a large enough delta
+    # some costs have an epsilon only at a delta that is large enough
     deltas = (10.0**-k for k in range(6, 0, -1))
     return next(
         (f"epsilon {cost.epsilon_at(d):.4g} at delta {d:g}" for d in deltas if cost.epsilon_at(d) < math.inf), "everything"
@@ -60,40 +60,40 @@ def _in_epsilon(cost: Cost) -> str:
 
 # scikit-learn has no type hints, so its classes are Any to the checker
 class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Releases the Fréchet mean of the rows of ``X``, and maps records to normal coordinates about it.
+    """Release the Fréchet mean of the rows of ``X``, and map records to normal coordinates about it.
 
     *Public*: all parameters, the manifold, the ball, and the number of rows and columns of ``X``. *Private*: the values in ``X``.
     *Neighbours*: data sets of the same size that differ by replacing one row. Each :meth:`fit` is one release by
     :func:`geodp.private_mean`. *Theorem*: see there.
 
-    *Fits add up.* A cross-validation with five folds and a grid of four parameters makes 20 releases from nearly the same
-    records, and one more for the best. With a ``ledger`` each of them is charged, also those of clones, and a fit that would
-    exceed the total is refused. Without a ledger, the second fit of an estimator, or of its clones in the same process, warns
-    once what they add up to; fits in other processes (``n_jobs``) are not counted.
+    *Fits add up.* A cross-validation with five folds and a grid of four parameters is 20 releases from nearly the same records,
+    and one more for the best. With a ``ledger`` each of them is charged, clones included, and the fit that would pass the total
+    is refused. Without one the second fit of an estimator, or of its clones in the same process, warns once what they add up to;
+    fits in other processes (``n_jobs``) are not seen.
 
     *What is private and what is not.* ``location_``, ``receipt_`` and ``ball_`` may be published. **The output of**
-    :meth:`transform` **is private data**: every row is one record in other coordinates, without noise. Everything that a later
-    step of a pipeline learns from it is private too. So :meth:`fit_transform`, which pipelines call, refuses unless
+    :meth:`transform` **is private data**: every row is one record in other coordinates, and no noise hides it. So is whatever a
+    later step of a pipeline learns from it. :meth:`fit_transform`, which pipelines call, therefore refuses unless
     ``transform_private_records`` is true.
 
     Parameters
     ----------
     manifold : Manifold or str
-        The manifold of the records; by default Euclidean space with as many dimensions as ``X`` has columns.
+        Where the records live; by default Euclidean space of as many dimensions as ``X`` has columns.
     center, radius
-        The public ball; the centre is by default the origin of the manifold.
+        The public ball; the centre is the origin of the manifold unless given.
     epsilon, delta, rho, mu : float
-        The privacy that each :meth:`fit` spends, in exactly one of four ways: see :func:`geodp.private_mean`. The default is
-        ``epsilon = 1``.
+        The privacy that each :meth:`fit` spends, in exactly one of four ways: see :func:`geodp.private_mean`. ``epsilon = 1`` if
+        nothing is said.
     mechanism, law
         As for :func:`geodp.private_mean`.
     ledger, dataset
         A budget to charge, as for :func:`geodp.private_mean`.
     layout : str
-        What the columns of ``X`` hold, such as ``"upper"`` for upper triangles, as for :func:`geodp.files.read_records`. By
-        default the names of the columns of a data frame decide.
+        What the columns of ``X`` hold, such as ``"upper"`` for upper triangles, as for :func:`geodp.files.read_records`. In data
+        frames it goes by their names, if nothing is said.
     transform_private_records : bool
-        Whether :meth:`fit_transform` may return the records in coordinates, for example to the next step of a pipeline that stays
+        Whether :meth:`fit_transform` may hand out the records in coordinates, such as to the next step of a pipeline that stays
         with the data.
 
     Attributes
@@ -147,12 +147,12 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         copy._uncounted = self._shared_count()
         return copy
 
-    def _shared_count(self) -> _SpentWithoutLedger:
-        # created here, because scikit-learn allows only parameters in __init__
-        return self.__dict__.setdefault("_uncounted", _SpentWithoutLedger())
+    def _shared_count(self) -> _Uncounted:
+        # not made by __init__, in which scikit-learn allows parameters only
+        return self.__dict__.setdefault("_uncounted", _Uncounted())
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Spends the privacy and releases the mean of the records. The mean may be published."""
+        """Spend the privacy and release the mean of the records; the mean may be published."""
         records = self._records(X)
         center = self.manifold_.origin if self.center is None else self.center
         self.ball_ = Ball(self.manifold_, center, self.radius)
@@ -178,11 +178,11 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Array:
-        """:meth:`fit`, then :meth:`transform` the same records. **The result is private data**, so this refuses by default."""
+        """:meth:`fit`, then :meth:`transform` the same records: **the result is private data**, and refused unless asked for."""
         if self.transform_private_records is not True:
             raise ValueError(
-                "fit_transform returns the private records in other coordinates, without noise: call fit and publish "
-                "location_, or set transform_private_records=True if everything after it stays with the data"
+                "fit_transform returns the private records in other coordinates, which no noise hides: call fit and publish "
+                "location_, or set transform_private_records=True if all that follows stays with the data"
             )
         return super().fit_transform(X, y, **fit_params)
 
