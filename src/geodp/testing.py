@@ -477,7 +477,7 @@ def volume_bound_bounds_the_volume_density(manifold: Manifold) -> None:
 
 
 def volume_entropy_is_the_fastest_growth_of_the_volume_density(manifold: Manifold) -> None:
-    """Growth is ``log J(s X)/s`` for large ``s``, from a search over directions ``X`` in each factor; 0 if the diameter is finite."""
+    """Growth is ``log J(s X)/s`` for large ``s``, searched over directions ``X`` in each factor; 0 if the diameter is finite."""
     found = math.hypot(*(_fastest_growth(factor) for factor in manifold.components))
     _true(
         -1e-6 < manifold.volume_entropy - found < 0.03 * found + 1e-6,
@@ -589,8 +589,8 @@ def _exact_log(manifold: Manifold, p: Array, q: Array, start: Array) -> list[arb
     """The velocity whose exact chart at ``p`` is that of ``q``: three steps of Newton's method from the one in floats."""
     from flint import arb
 
-    target = manifold.exact_chart(q, _exact(np.full(manifold.dim, 1e-100)))  # the chart of q itself; not 0, because some charts
-    divide by the length v, small = _exact(start), arb(2) ** -100
+    target = manifold.exact_chart(q, _exact(np.full(manifold.dim, 1e-100)))  # not 0: some divide by the length
+    v, small = _exact(start), arb(2) ** -100
 
     def missing(v: list[arb]) -> list[arb]:
         return [b - a for a, b in zip(manifold.exact_chart(p, v), target, strict=True)]
