@@ -300,7 +300,7 @@ def test_bad_input_gets_one_sentence(release: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="exactly one of epsilon"):
         release(x, ball, 1.0, rho=1.0)
     made = private_covariance(x, ball, 1.0)
-    with pytest.raises(ValueError, match=r"^there are 2 components on Sphere\(2\), but 3 were asked for$"):
+    with pytest.raises(ValueError, match=r"^there are only 2 components on Sphere\(2\), but k is 3$"):
         made.components(3)
     for bound in (made.upper_traces, private_variance(x, ball, 1.0).upper):
         for q in (0.4, 1.0, 2.0, math.nan):

@@ -161,7 +161,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "complex": ({"value": NORTH + SECRET * 1j}, TypeError, "must hold real numbers"),
     "masked": ({"value": np.ma.masked_array(NORTH, mask=[0, 0, 1])}, TypeError, "is a masked array"),
     "ragged": ({"value": [[SECRET], 1.0, [2.0, 3.0]]}, ValueError, "ValueError"),
-    "radius on a sphere": ({"radius": 0.5}, ValueError, r"for spaces without positive curvature, and Sphere\(2\) is none"),
+    "radius on a sphere": ({"radius": 0.5}, ValueError, r"for spaces without positive curvature, which Sphere\(2\) is not"),
     "base without radius": (MATRIX | {"base": np.eye(2)}, ValueError, r"^a base point needs a radius about it that contains"),
     "base off the manifold": (MATRIX | {"base": -np.eye(2), "radius": 1.0}, ValueError, r"^the center is not a point of SPD"),
     "radius 0": (MATRIX | {"radius": 0.0}, ValueError, r"^the radius must be positive and finite but is 0"),

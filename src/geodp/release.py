@@ -64,7 +64,7 @@ from geodp.receipt import (
     parts_of,
 )
 from geodp.records.chunks import hiding_error_text
-from geodp.records.dataset import Change, Dataset, Labels, Members, Who
+from geodp.records.dataset import Change, Dataset, DatasetOptions, Labels, Members
 from geodp.statistics.counts import Count, Coverage
 from geodp.statistics.mean import FrechetMean, Progress
 from geodp.statistics.projected import ProjectedMean
@@ -146,7 +146,7 @@ def private_mean(
     project: bool | None = None,
     simulate: np.random.Generator | None = None,
     progress: Progress | None = None,
-    **who: Unpack[Who],
+    **who: Unpack[DatasetOptions],
 ) -> Release | GroupedRelease:
     r"""The Fréchet mean of records in a public ball, released with differential privacy.
 
@@ -321,7 +321,7 @@ def private_coverage(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     simulate: np.random.Generator | None = None,
-    **who: Unpack[Who],
+    **who: Unpack[DatasetOptions],
 ) -> Release | GroupedRelease:
     r"""How many records are valid, and how many are in the ball: noisy counts, released with differential privacy.
 
@@ -385,7 +385,7 @@ def private_projected_mean(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     simulate: np.random.Generator | None = None,
-    **who: Unpack[Who],
+    **who: Unpack[DatasetOptions],
 ) -> Release | GroupedRelease:
     r"""The projected mean of records on a compact space. It needs no ball, and the records may be anywhere.
 

@@ -34,7 +34,7 @@ Change = Literal["replace", "add-remove"]
 Labels = Literal["public", "private"]
 
 
-class Who(Columns, total=False):
+class DatasetOptions(Columns, total=False):
     """The keyword arguments of the ``private_*`` functions that :class:`Dataset` takes too, which documents them."""
 
     unit: Any
@@ -124,7 +124,7 @@ class Dataset:
             )
 
     @classmethod
-    def of(cls, x: Any, who: Who) -> Dataset:
+    def of(cls, x: Any, who: DatasetOptions) -> Dataset:
         """``x`` itself if it is a data set, else a data set made from it."""
         if not isinstance(x, Dataset):
             return cls(x, **who)
@@ -139,7 +139,7 @@ class Dataset:
         manifold: Manifold,
         *,
         dask: bool = False,
-        **who: Unpack[Who],
+        **who: Unpack[DatasetOptions],
     ) -> Dataset:
         """Reads the records in a file. ``who`` is as for :class:`Dataset`; ``unit`` and ``by`` are columns.
 

@@ -27,12 +27,12 @@ from geodp.records.sums import sum_over
 from geodp.statistics.counts import NormalCoordinates
 from geodp.statistics.mean import FrechetMean, one_point_each
 
-#: Rounding of a mean of numbers up to 1. Plain sums of BLOCK records, carried on or added up by halves over a chunk, carried
-#: on over chunks; in Dask plainly over the slices of a block, of which 100,000 would be allowed for.
+#: A bound on the rounding of a mean of numbers up to 1. Sums over BLOCK records are plain; those over a chunk, and over chunks,
+#: are compensated or by halves; in Dask those over the slices of a block are plain, and 100,000 slices would be covered.
 ROUNDING = 1e-10
 _BLOCK = 1024
 
-#: Rounding up of a sensitivity, for the operations that compute it.
+#: A factor that covers the rounding of the operations that compute a sensitivity.
 _UP = 1.0 + 1e-14
 
 
