@@ -776,7 +776,7 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.parquet", _frame(a=[True], b=[True], c=[True]), SPD(2), {}, "has the type bool"),
     ("x.parquet", _frame(a=[SECRET]), Sphere(1), {"layout": "clock"}, "type double, but this layout is read from clock times"),
     ("x.parquet", _frame(a=[[SECRET, 1.0]]), SPD(2), {}, "lists without a fixed length in its column a, so nothing public"),
-    ("x.parquet", _frame(a=[[SECRET, 1.0]], b=[1.0]), SPD(2), {"layout": "upper"}, "column a beside other columns: pick"),
+    ("x.parquet", _frame(a=[[SECRET, 1.0]], b=[1.0]), SPD(2), {"layout": "upper"}, "column a besides other columns: choose"),
     ("x.parquet", _frame(a=[[[SECRET, 1.0]]]), Euclidean(2), {}, "2 deep, but a point of Euclidean(2) has shape (2,)"),
     ("x.parquet", _frame(a=[[str(SECRET), "b", "c"]]), Euclidean(1), {}, "has the type list<"),
     ("x.parquet", lambda path: pandas.DataFrame({"a": [1.0]})[:0].to_parquet(path), SPD(2), {}, "has no records"),

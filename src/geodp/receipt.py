@@ -568,7 +568,7 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
     def rows(self) -> list[Row]:
         public = next(iter(self.values())).count is None
         return [
-            ("groups", f"{len(self)}, of which {'it is public' if public else 'it is private'} who is in which"),
+            ("groups", f"{len(self)}; it is {'public' if public else 'private'} who is in which"),
             ("privacy", f"{self.privacy}, {self.privacy.words}, for all of them; neighbours: {self.neighbours}"),
             ("cost", cost_in_words(self.cost)),
         ]

@@ -123,8 +123,8 @@ def _true(condition: object, sentence: str) -> None:
 
 def the_origin_and_every_exp_are_points(manifold: Manifold) -> None:
     _, _, q = _pairs(manifold)
-    _true(manifold.check_point(manifold.origin) is None, f"the origin is no point: {manifold.check_point(manifold.origin)}")
-    _true(manifold.check_point(q) is None, f"an exp is no point: {manifold.check_point(q)}")
+    _true(manifold.check_point(manifold.origin) is None, f"the origin is not a point: {manifold.check_point(manifold.origin)}")
+    _true(manifold.check_point(q) is None, f"an exp is not a point: {manifold.check_point(q)}")
     _true(manifold.valid(q).all(), "valid and check_point disagree")
     _true(manifold.origin.shape == manifold.point_shape, f"the origin has shape {manifold.origin.shape}")
 
@@ -259,7 +259,7 @@ def project_leaves_points_and_repairs_perturbed_ones(manifold: Manifold) -> None
     p, _, _ = _pairs(manifold, 10)
     _small(manifold.dist(manifold.project(p), p), CLOSE, "the distance from a point to its projection")
     repaired = manifold.project(p + 1e-9 * _rng(manifold).normal(size=p.shape))
-    _true(manifold.check_point(repaired) is None, f"a projection is no point: {manifold.check_point(repaired)}")
+    _true(manifold.check_point(repaired) is None, f"a projection is not a point: {manifold.check_point(repaired)}")
     _small(manifold.dist(repaired, p), 1e-6, "the distance from a point to the projection of a perturbed one")
 
 
@@ -270,7 +270,7 @@ def single_precision_is_read_as_the_point_next_to_it(manifold: Manifold) -> None
     answer = manifold.log(single, q)
     _true(answer.dtype == np.float64, f"the logarithm at a point in single precision is of type {answer.dtype}")
     wrong = manifold.check_point(manifold.exp(single, answer))
-    _true(wrong is None, f"an exp from a point in single precision is no point: {wrong}")
+    _true(wrong is None, f"an exp from a point in single precision is not a point: {wrong}")
 
 
 def points_are_not_written_to(manifold: Manifold) -> None:
@@ -681,7 +681,7 @@ def the_embedding_has_the_diameter_and_the_nearest_points_it_says(manifold: Mani
     for vector, size in zip(vectors[:6], (0.0, 0.01, 0.1, 0.3, 1.0, 3.0), strict=True):
         vector = vector + size * rng.normal(size=embedding.dim) / math.sqrt(embedding.dim)
         nearest = embedding.nearest(vector)
-        _true(manifold.check_point(nearest) is None, f"the nearest point is no point: {manifold.check_point(nearest)}")
+        _true(manifold.check_point(nearest) is None, f"the nearest point is not a point: {manifold.check_point(nearest)}")
 
         def closeness(points: Array, to: Array = vector) -> Array:
             return -np.asarray(np.linalg.vector_norm(embedding.write(points) - to, axis=-1))
@@ -771,7 +771,7 @@ def the_exact_sampler_has_the_geometry_of_the_manifold(manifold: Manifold) -> No
                 not manifold.roots.isotropic or density > envelope - 1e-9, "the density is not its envelope, but none is refused"
             )
     points = np.stack(landed)
-    _true(manifold.valid(points).all(), "a draw is no point")
+    _true(manifold.valid(points).all(), "a draw is not a point")
     off = np.abs(np.asarray(manifold.dist(center, points)) - manifold.dist(origin, ends))
     _small(off, 1e-7, "the distance of a draw from its centre minus that of exp")
     apart = np.asarray(manifold.dist(points[:, None], points)) - manifold.dist(ends[:, None], ends)

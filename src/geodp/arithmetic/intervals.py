@@ -1,6 +1,6 @@
 """Decisions and linear algebra over real numbers that are known to lie in a ball.
 
-A ball (``flint.arb``) is an interval that provably contains the number it stands for, whatever the precision. A
+A ball (``flint.arb``) is an interval that provably contains the number it represents, at any precision. A
 question about the number is answered if the answer is the same throughout the ball; otherwise it is
 :class:`Undecided`, and the caller starts again with a higher precision and more random bits.
 """

@@ -46,7 +46,7 @@ class ReadOptions:
         """The lengths of the lists, and of lists nested in them, in the column ``name``, whose type does not fix them."""
         lists = f"has lists without a fixed length in its column {listed([name])}"
         if not alone:
-            raise FileError(f"{path} {lists} beside other columns: pick that column alone with columns= (or --columns)")
+            raise FileError(f"{path} {lists} besides other columns: choose only that column with columns= (or --columns)")
         if depth == 1:
             return (self.width(path, lists),)
         shape = self.manifold.point_shape

@@ -296,7 +296,7 @@ class Manifold(ABC):
         with np.errstate(all="ignore"):
             out = self.raw_log(p, q)
         compact = "more than one shortest geodesic joins p and q, or nearly so"
-        why = "a number on the way is past what floats hold" if math.isinf(self.injectivity_radius) else compact
+        why = "an intermediate number overflows" if math.isinf(self.injectivity_radius) else compact
         return self._finite(
             out, "log(p, q)", lambda i: f"dist(p, q) is {self._pick(self.raw_dist(p, q), out, i):.12g}, and {why}"
         )
@@ -357,7 +357,7 @@ class Manifold(ABC):
         p, x = self.read_points(p, "p"), self.read_points(x, "x")
         with np.errstate(all="ignore"):
             out = self.raw_move_origin(p, x)
-        return self._finite(out, "move_origin(p, x)", lambda _: "a number on the way is past what floats hold")
+        return self._finite(out, "move_origin(p, x)", lambda _: "an intermediate number overflows")
 
     @final
     def project(self, x: ArrayLike) -> Array:
@@ -422,7 +422,7 @@ class Manifold(ABC):
         with np.errstate(all="ignore"):
             projected = self.raw_project_tangent(p, v)
         if not np.isfinite(projected).all():
-            raise ValueError(f"v is too long for a tangent vector of {self} at p: a number on the way is past what floats hold")
+            raise ValueError(f"v is too long for a tangent vector of {self} at p: an intermediate number overflows")
         off = np.abs(v - projected).max(axis=axes, initial=0.0)
         size = np.abs(v).max(axis=axes, initial=0.0)
         # the difference of two tangent vectors may consist only of their rounding errors
@@ -446,7 +446,7 @@ class Manifold(ABC):
 
     def _numbers(self, values: Array, what: str) -> Array | float:
         if not np.isfinite(values).all():
-            raise ValueError(f"{what} is not defined in float64 on {self}: a number on the way is past what floats hold")
+            raise ValueError(f"{what} is not defined in float64 on {self}: an intermediate number overflows")
         return _scalar(values)
 
     def _pick(self, values: Array, out: Array, index: tuple[int, ...]) -> float:

@@ -198,9 +198,9 @@ class ChunkedRecords(Records):
         self._kept: list[Array] | None = None
 
     def evaluate(self, p: Array, report: Report) -> Pass:
-        return self._evaluate_anew(p, report) if self._kept is None else self._evaluate_kept(p, self._kept, report)
+        return self._evaluate_again(p, report) if self._kept is None else self._evaluate_kept(p, self._kept, report)
 
-    def _evaluate_anew(self, p: Array, report: Report) -> Pass:
+    def _evaluate_again(self, p: Array, report: Report) -> Pass:
         """Reads and clips every record. So the pass never sees a record outside the ball, even if someone changes the data."""
         if self._is_small and self._may_keep:
             for weights, chunk in self._chunks(self._open()):
