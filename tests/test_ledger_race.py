@@ -81,8 +81,18 @@ def open_and_charge(url: str, kind: str, start: Barrier, outcomes: SimpleQueue[i
         outcomes.put(f"unexpected: {error!r}")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("database", ["sqlite", "postgresql", "postgresql, repeatable read"])
+DATABASES = ["sqlite", "postgresql", "postgresql, repeatable read"]
+
+
+@pytest.mark.parametrize(
+    ("database", "kind"),
+    [
+        # every kind and every database in the normal suite, every pair of them behind the marker
+        pytest.param(database, kind, marks=() if i % len(DATABASES) == j else pytest.mark.slow)
+        for j, database in enumerate(DATABASES)
+        for i, kind in enumerate(KINDS)
+    ],
+)
 def test_of_sixteen_processes_exactly_ten_get_a_tenth_each(database: str, kind: str, tmp_path: Path) -> None:
     url = new_url(database, tmp_path)
     start, outcomes = PROCESSES.Barrier(16), PROCESSES.SimpleQueue()

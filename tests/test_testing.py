@@ -23,6 +23,7 @@ from geodp.testing import SLOW_PROPERTIES, check_manifold
 
 WRONG = [0.0, 0.5, 0.9, 1.1, 2.0]
 CURVED = [Sphere(2), Sphere(3, curvature=0.3), Grassmann(2, 5), Rotations(4), PlanarShapes(4), Product(Sphere(2), Euclidean(3))]
+LARGE = [Rotations(4), Grassmann(2, 5), Product(SPD(2), Sphere(1), Rotations(3))]
 OPEN = [Hyperbolic(3), SPD(3), HPD(2), Product(SPD(2), Sphere(1), Rotations(3))]
 
 
@@ -40,7 +41,7 @@ def is_noticed(manifold: Manifold, holds: Callable[[Manifold], None], match: str
 
 def times(manifolds: list[Manifold], factors: list[float], names: list[str]) -> pytest.MarkDecorator:
     cases = [
-        pytest.param(manifold, name, factor, marks=() if is_small(factor) else pytest.mark.slow)
+        pytest.param(manifold, name, factor, marks=() if is_small(factor) and manifold not in LARGE else pytest.mark.slow)
         for manifold in manifolds
         for name in names
         for factor in factors
@@ -132,7 +133,7 @@ def test_roots_of_the_wrong_sign_or_multiplicity_are_noticed(manifold, monkeypat
 
 
 @factors(0.5, 0.81, 1.21, 2.0)
-@pytest.mark.parametrize("manifold", [*CURVED[:5], Torus(3)], ids=repr)
+@pytest.mark.parametrize("manifold", longer([*CURVED[:5], Torus(3)], [CURVED[0], CURVED[4], Torus(3)]), ids=repr)
 def test_a_cut_locus_in_the_wrong_place_is_noticed(manifold, factor, monkeypatch):
     right = manifold.roots
     mistaken(monkeypatch, manifold, "roots", replace(right, cuts=tuple(cut and cut * Fraction(factor) for cut in right.cuts)))
