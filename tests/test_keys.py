@@ -297,7 +297,7 @@ def test_nothing_that_follows_from_the_rest_of_a_receipt_can_be_edited(kind: str
         inner = changed
         for part in path:
             inner = inner[part]
-        inner[name] = 0.9 * inner[name] if isinstance(inner[name], float) else "none"
+        inner[name] = 1.0 + inner[name] if isinstance(inner[name], float) else "none"
         with pytest.raises(ValueError, match="this is not the JSON text of a release"):
             Release.from_json(json.dumps(changed))
 
