@@ -156,6 +156,7 @@ def test_they_are_what_their_definitions_say(manifold: Manifold) -> None:
     assert frechet <= float(np.mean(manifold.dist(point, clipped) ** 2)) + 1e-9
 
 
+@pytest.mark.xdist_group("compiled")
 @pytest.mark.parametrize("count", [11_111 + 7, 60_000])
 def test_compiled_coordinates_are_those_of_the_manifold(count: int) -> None:
     """Points inside and outside, far ones, nearly singular ones and what is no point; in no case longer than the radius."""
@@ -174,6 +175,7 @@ def test_compiled_coordinates_are_those_of_the_manifold(count: int) -> None:
     assert not fast[(kinds == 3) | (kinds == 4)].any()
 
 
+@pytest.mark.xdist_group("compiled")
 @every_statistic
 def test_chunks_and_dask_arrays_give_what_an_array_gives(kind: Any) -> None:
     da = pytest.importorskip("dask.array")

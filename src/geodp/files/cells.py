@@ -76,17 +76,16 @@ def _collect(cell: Any, found: list[Any], most: int) -> None:
 
 def label(cell: Any) -> str | int | float:
     """A text without blanks around it or a number, which is whole if it can be; an empty text for what is missing."""
-    if isinstance(cell, int | np.integer):
-        return cell if isinstance(cell, bool) else int(cell)
-    if isinstance(cell, float | np.floating):
-        return "" if math.isnan(cell) else int(cell) if float(cell).is_integer() else float(cell)
-    if isinstance(cell, bytes):
-        return cell.decode("latin-1").strip()
     try:
-        text = "" if cell is None or cell != cell else str(cell)  # what is not itself is missing: NaT
+        if isinstance(cell, int | np.integer):
+            return cell if isinstance(cell, bool) else int(cell)
+        if isinstance(cell, float | np.floating):
+            return "" if math.isnan(cell) else int(cell) if float(cell).is_integer() else float(cell)
+        if isinstance(cell, bytes):
+            return cell.decode("latin-1").strip()
+        return "" if cell is None or cell != cell else str(cell).strip()  # what is not itself is missing: NaT
     except Exception:  # of any object there is, such as the missing value of pandas, which is not even true or false
         return ""
-    return text.strip()
 
 
 def _is_name(cell: str) -> bool:
