@@ -313,10 +313,10 @@ def test_it_finds_four_fifths_of_epsilon_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["float", "exact"])
 @pytest.mark.parametrize("manifold", [Sphere(2), SPD(2)], ids=str)
-def test_it_finds_four_fifths_of_epsilon_one_with_the_published_budget(manifold: Manifold, path: mechanisms.Path) -> None:
-    result = audit(Ball(manifold, manifold.origin, np.pi / 8), 100, 1.0, path=path, seed=1)
+def test_it_finds_four_fifths_of_epsilon_one_with_the_published_budget(manifold: Manifold) -> None:
+    """With the exact sampler this takes minutes: ``docs/trust.py`` does it, and test_audit_trust.py reads what it found."""
+    result = audit(Ball(manifold, manifold.origin, np.pi / 8), 100, 1.0, seed=1)
     assert 0.8 <= result.epsilon_lower <= 1.0
 
 
