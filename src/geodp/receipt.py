@@ -426,6 +426,10 @@ class ProjectedRelease(Release):
 
     def expected_error(self) -> float:
         """The mean of :meth:`error_quantile` over all probabilities: a bound on the expected distance."""
+        return self._expected_error
+
+    @cached_property
+    def _expected_error(self) -> float:
         levels = (np.arange(64) + 0.5) / 64.0
         return float(np.mean([self.error_quantile(float(q)) for q in levels]))
 
