@@ -241,6 +241,7 @@ def test_the_command_line_reads_lines_and_persons_in_blocks(scheduler: str, tens
     assert (receipt["n"], receipt["unit"]) == (len(set(persons.tolist()) - {""}), "person")
 
 
+@pytest.mark.slow
 def test_the_command_line_starts_a_cluster_of_its_own(tensors: np.ndarray, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", tensors)
     result = run("mean", tmp_path / "x.npy", "-m", "SPD(3)", "-r", 1.5, "-e", 1, "--json", "--dask", "local")

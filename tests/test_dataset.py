@@ -235,6 +235,40 @@ def test_no_label_changes_what_the_others_are() -> None:
         assert open_persons(x, [2**60 + i for i in range(999)] + [last], Euclidean(2)).count >= 999
 
 
+class OwnText(str):
+    def strip(self, *_: Any) -> str:
+        raise RuntimeError("8675309")
+
+
+class OwnInt(int):
+    def __int__(self) -> int:
+        raise RuntimeError("8675309")
+
+    __index__ = __abs__ = __pos__ = __int__
+
+
+class OwnFloat(float):
+    def __float__(self) -> float:
+        raise RuntimeError("8675309")
+
+    is_integer = __pos__ = __float__
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [10**5000, -(10**5000), OwnText("7"), OwnInt(7), OwnFloat(7.5), float("inf"), "\ud800", b"\xff", object(), {}],
+    ids=lambda odd: type(odd).__name__,
+)
+def test_no_label_makes_a_release_fail(odd: Any) -> None:
+    """Python refuses to write whole numbers of more than 4,300 digits, and kinds of numbers and texts may have methods."""
+    labels = np.empty(6, dtype=object)
+    labels[:] = [1, 2, 3, 4, 5, odd]
+    x, ball = np.zeros((6, 2)), BALLS[-1]
+    private_mean(x, ball, epsilon=1.0, unit=labels)
+    private_mean(in_chunks(x, [3, 3]), ball, epsilon=1.0, unit=lambda: [labels[:3], labels[3:]])
+    private_mean(x, ball, epsilon=1.0, by=labels, groups=[1, 2], labels="private")
+
+
 # ---------------------------------------------------------------------- private numbers
 
 

@@ -8,6 +8,7 @@ import hashlib
 import json
 import pickle
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -268,6 +269,50 @@ def test_a_simulation_that_is_called_exact_does_not_load(kind: str) -> None:
             edited[part] = stored[part] | {"private": True, "numerics": "exact", "grid": simulated.count.noise.grid}
         with pytest.raises(ValueError, match=r"its grid must be the one|its value must be on its grid"):
             Release.from_json(json.dumps(edited))
+
+
+DERIVED = ("error", "spends", "in_units", "verdict", "notion")
+
+
+def leaves(stored: dict[str, Any], below: bool = False, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Where everything is that follows from the rest of a receipt or of its parts."""
+    for name, value in stored.items():
+        inside = below or name in DERIVED
+        if isinstance(value, dict):
+            yield from leaves(value, inside, (*path, name))
+        elif inside:
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("kind", SIMULATED)
+def test_nothing_that_follows_from_the_rest_of_a_receipt_can_be_edited(kind: str) -> None:
+    """Errors, costs in other units, verdicts: whoever reads the JSON text reads what the printed receipt says."""
+    options = {"coverage": 0.1} if kind == "private number" else {}
+    stored = json.loads(SIMULATED[kind](NORTH, BALL, 1.0, **options).to_json())
+    Release.from_json(json.dumps(stored))
+    places = list(leaves(stored))
+    assert {place[-1] for place in places} >= {"expected", "0.95", "verdict", "notion", "advantage"}
+    for *path, name in places:
+        changed = copy.deepcopy(stored)
+        inner = changed
+        for part in path:
+            inner = inner[part]
+        inner[name] = 1.0 + inner[name] if isinstance(inner[name], float) else "none"
+        with pytest.raises(ValueError, match="this is not the JSON text of a release"):
+            Release.from_json(json.dumps(changed))
+
+
+def test_the_parts_of_a_receipt_are_about_its_own_records() -> None:
+    stored = json.loads(private_mean(NORTH, BALL, 1.0, neighbours="add-remove", coverage=0.1).to_json())
+    for part, edit in (("coverage", {"n": 7}), ("coverage", {"radius": 0.4}), ("count", {"n": 500})):
+        with pytest.raises(ValueError, match=f"its {part} must be a {part} of the same data"):
+            Release.from_json(json.dumps(stored | {part: stored[part] | edit}))
+
+
+def test_a_projected_mean_is_the_point_next_to_its_vector() -> None:
+    stored = json.loads(private_projected_mean(NORTH, Sphere(2), 1.0).to_json())
+    with pytest.raises(ValueError, match="its value must be the point next to its vector"):
+        Release.from_json(json.dumps(stored | {"value": [1.0, 0.0, 0.0]}))
 
 
 @pytest.mark.parametrize("field", BALL_EDITS)

@@ -387,6 +387,24 @@ def test_a_public_number_that_is_none_is_one_sentence(number: Any) -> None:
             way()
 
 
+@pytest.mark.parametrize("n", [10**400, 10**5000, -(10**5000)], ids=["400 digits", "5000 digits", "negative"])
+def test_a_number_of_records_past_64_bits_is_one_sentence(n: int) -> None:
+    """Found by the long fuzzing: a plan of a chain and of a search multiplied it with a float."""
+    from geodp import audit, plan, plan_chain, sensitivity
+    from geodp.finding import plan_search
+
+    ball = ball_of(Sphere(2))
+    for way in (
+        lambda: sensitivity(ball, n),
+        lambda: plan(ball, n, 1.0),
+        lambda: plan_search(Sphere(2), n, PureDP(1.0)),
+        lambda: plan_chain(Sphere(2), n, 1.0, spread=0.1),
+        lambda: audit(ball, n, 1.0, draws=100),
+    ):
+        with pytest.raises(ValueError, match=r"the number of records n must be at (most 2\^63|least 1)$"):
+            way()
+
+
 def test_geometry_past_the_floats_is_one_sentence_and_no_infinity() -> None:
     """Squares of these numbers overflow: an infinite distance would be wrong, and a warning is no answer."""
     far = np.array([1e200, 0.0])

@@ -182,6 +182,7 @@ def test_another_seed_gives_other_numbers(tmp_path: Path, cheap: dict[str, bytes
     assert csv_files(tmp_path)["neighbours-summary.csv"] != cheap["neighbours-summary.csv"]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_continues_to_the_same_tables(tmp_path: Path, cheap: dict[str, bytes]) -> None:
     """Killed without warning (its workers leave with it), then run again with another number of processes."""
     script, out = tmp_path / "killed.py", tmp_path / "out"

@@ -19,14 +19,26 @@ EPSILON = float(np.finfo(np.float64).eps)
 SHORTEST, LONGEST = 1e-100, 1e100
 
 
-def whole_number(value: Any, least: int, what: str) -> int:
-    """``value`` as an ``int``; raises unless it is at least ``least``."""
+#: Counts and sizes that callers give are at most this: floats hold them, and so do 64 bits.
+MOST = 2**63
+
+
+def whole_number(value: Any, least: int, what: str, most: float = MOST) -> int:
+    """``value`` as an ``int`` between ``least`` and ``most``, or a sentence.
+
+    >>> whole_number(10**400, 1, "the number of records n")
+    Traceback (most recent call last):
+        ...
+    ValueError: the number of records n must be at most 2^63
+    """
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{what} must be a whole number but is {value!r}") from None
+    if number > most:
+        raise ValueError(f"{what} must be at most 2^63")
     if number < least:
-        raise ValueError(f"{what} must be at least {least} but is {number}")
+        raise ValueError(f"{what} must be at least {least}" + (f" but is {number}" if number >= -MOST else ""))
     return number
 
 

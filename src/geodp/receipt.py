@@ -299,7 +299,9 @@ class Release(Shown):
             stored: dict[str, Any] = json.loads(text)
             wrong = _first_invalid(stored) or _about_whom(stored)
             if wrong is None:
-                return _restored(stored)
+                release = _restored(stored)
+                _check_derived(stored, release)
+                return release
         except _InvalidField as reason:
             wrong = str(reason)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
@@ -426,6 +428,10 @@ class ProjectedRelease(Release):
 
     def expected_error(self) -> float:
         """The mean of :meth:`error_quantile` over all probabilities: a bound on the expected distance."""
+        return self._expected_error
+
+    @cached_property
+    def _expected_error(self) -> float:
         levels = (np.arange(64) + 0.5) / 64.0
         return float(np.mean([self.error_quantile(float(q)) for q in levels]))
 
@@ -804,7 +810,7 @@ def _restored(stored: Stored) -> Release:
     made = KINDS[stored["summary"]]
     statistic = made.statistic(stored, manifold, ball)
     value, vector = _stored_value(stored, made, statistic, manifold)
-    parts = _stored_parts(stored, privacy)
+    parts = _stored_parts(stored, privacy, ball)
     own = parts_of(privacy, stored["count"] is not None, stored["coverage_share"])[1]
     kind, family = _MECHANISMS[stored["mechanism"]]
     cost = _stored_cost(stored, parts, own, privacy)
@@ -835,7 +841,7 @@ def _restored(stored: Stored) -> Release:
     )
 
 
-def _stored_parts(stored: Stored, privacy: Privacy) -> dict[str, Any]:
+def _stored_parts(stored: Stored, privacy: Privacy, ball: Ball | None) -> dict[str, Any]:
     """The counts that are part of a release. Each must have its part of the privacy."""
     found: dict[str, Any] = {}
     shares = iter(parts_of(privacy, stored["count"] is not None, stored["coverage_share"])[0])
@@ -849,9 +855,33 @@ def _stored_parts(stored: Stored, privacy: Privacy) -> dict[str, Any]:
             next(shares),
             *(stored[each] for each in ("numerics", "neighbours", "unit")),
         )
-        if part.statistic.kind != name or not same or part.dataset is not None:
+        whom = (None, None) if name == "count" else (stored["n"], ball)
+        if part.statistic.kind != name or not same or part.dataset is not None or not _is_about(part, *whom):
             raise _InvalidField(f"its {name} must be a {name} of the same data with its part of the privacy")
     return found
+
+
+def _is_about(part: Release, n: int | None, ball: Ball | None) -> bool:
+    if ball is None or part.ball is None:
+        return part.n == n and part.ball is ball
+    return part.n == n and _same_place(part.ball, ball)
+
+
+def _check_derived(stored: Stored, release: Release) -> None:
+    """Compare everything that follows from the rest, such as errors and costs in other units, with what is stored."""
+    if release.version == __version__ and not _agrees(stored, json.loads(release.to_json())):
+        raise ValueError("what is stored does not follow from the rest")
+
+
+def _agrees(stored: Any, derived: Any) -> bool:
+    """Whether two documents say the same in every field that both have, numbers up to the rounding of another machine."""
+    if isinstance(derived, dict):
+        return isinstance(stored, dict) and all(_agrees(stored[name], derived[name]) for name in derived if name in stored)
+    if isinstance(derived, list):
+        return isinstance(stored, list) and len(stored) == len(derived) and all(map(_agrees, stored, derived))
+    if isinstance(derived, float) and isinstance(stored, float | int):
+        return math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12)
+    return bool(stored == derived)
 
 
 def _stored_value(stored: Stored, made: Kind, statistic: Statistic, manifold: Manifold) -> tuple[Array, Array | None]:
@@ -860,7 +890,10 @@ def _stored_value(stored: Stored, made: Kind, statistic: Statistic, manifold: Ma
         return _stored_point(stored["value"], statistic.codomain), None
     vector = _stored_point(stored["vector"], statistic.codomain)
     if isinstance(statistic, ProjectedMean):
-        return _stored_point(stored["value"], manifold), vector
+        point, nearest = _stored_point(stored["value"], manifold), made.value(statistic, vector)
+        if manifold.dist(point, nearest) > 1e-6 * manifold.diameter:
+            raise _InvalidField("its value must be the point next to its vector")
+        return point, vector
     value, shown = made.value(statistic, vector), np.asarray(stored["value"], dtype=np.float64)
     if shown.shape != value.shape or not np.allclose(shown, value, rtol=1e-9, atol=1e-9 * float(np.abs(vector).max())):
         raise _InvalidField("its value must be the one that follows from its vector")

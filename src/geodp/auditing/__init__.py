@@ -324,7 +324,7 @@ def audit(
     records, measurement = _claim(FrechetMean(checked_ball(ball), bound), n, privacy, pair, name, law)
     budget = _budget(draws, path, confidence)
     kinds = _kinds(events, path, given)
-    seeds = np.random.SeedSequence(None if seed is None else whole_number(seed, 0, "the seed"))
+    seeds = np.random.SeedSequence(None if seed is None else whole_number(seed, 0, "the seed", most=math.inf))
     audited = given or MeanMechanism(measurement, path, seed is not None)
     workers = _workers(processes) if given is None and path != "float" else 1
     means = _means(records, measurement)

@@ -76,17 +76,16 @@ def _collect(cell: Any, found: list[Any], most: int) -> None:
 
 def label(cell: Any) -> str | int | float:
     """A stripped text, or a number (an int if it is whole); an empty text if the cell is missing."""
-    if isinstance(cell, int | np.integer):
-        return cell if isinstance(cell, bool) else int(cell)
-    if isinstance(cell, float | np.floating):
-        return "" if math.isnan(cell) else int(cell) if float(cell).is_integer() else float(cell)
-    if isinstance(cell, bytes):
-        return cell.decode("latin-1").strip()
     try:
-        text = "" if cell is None or cell != cell else str(cell)  # NaN and NaT do not equal themselves
+        if isinstance(cell, int | np.integer):
+            return cell if isinstance(cell, bool) else int(cell)
+        if isinstance(cell, float | np.floating):
+            return "" if math.isnan(cell) else int(cell) if float(cell).is_integer() else float(cell)
+        if isinstance(cell, bytes):
+            return cell.decode("latin-1").strip()
+        return "" if cell is None or cell != cell else str(cell).strip()  # NaN and NaT do not equal themselves
     except Exception:  # any object may raise anything: bool() of pandas' NA does
         return ""
-    return text.strip()
 
 
 def _is_name(cell: str) -> bool:

@@ -24,6 +24,8 @@ Indices = NDArray[np.int64]
 #: A function of records, and of where each person's records start, that returns one row a person.
 EachPerson = Callable[[Array, Indices], Array]
 
+#: Whole numbers past what floats hold.
+_LONG = 1 << 1024
 #: Bytes of records that are processed together.
 _CHUNK_BYTES = 1 << 23
 
@@ -120,14 +122,22 @@ def check_length(labels: NDArray[Any], name: str, count: int) -> None:
 
 
 def key_of(label: Any) -> str:
-    """A text that is the same for equal labels of any type; empty if the label is missing or invalid."""
-    if isinstance(label, str | bytes):
-        return label.strip() if isinstance(label, str) else label.decode("latin-1").strip()
-    if isinstance(label, int | np.integer):
+    """A text by which to find labels like this one, whatever type it came in; empty if it is missing or no label at all.
+
+    No label makes this fail: methods of a kind of label are not called, and Python writes no number of 4,300 digits as text.
+    """
+    if isinstance(label, str):
+        return str.strip(label)
+    if isinstance(label, bytes):
+        return bytes.decode(label, "latin-1").strip()
+    if isinstance(label, int):
+        number = int.__pos__(label)
+        return str(number) if abs(number) < _LONG else hex(number)
+    if isinstance(label, np.integer):
         return str(int(label))
     if isinstance(label, float | np.floating):
-        number = float(label)
-        return str(int(number)) if number.is_integer() else "" if math.isnan(number) else repr(number)
+        real = float.__pos__(label) if isinstance(label, float) else float(label)
+        return str(int(real)) if real.is_integer() else "" if math.isnan(real) else repr(real)
     return ""
 
 
