@@ -16,7 +16,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.inputs import Array, refuse_mask
+from geodp.inputs import Array, as_numpy, refuse_unreadable
 from geodp.manifolds import Manifold
 from geodp.records.chunks import check_shape, chunks_of, count_records, is_dask, only_the_kind
 
@@ -78,7 +78,7 @@ def whole(labels: Any, name: str) -> NDArray[Any]:
     if is_dask(labels):
         with only_the_kind():
             labels = labels.compute()
-    refuse_mask(labels, name)
+    refuse_unreadable(labels, name)
     with only_the_kind():
         if isinstance(labels, list | tuple):
             # each by itself: as one array, a text among numbers would make all of them texts
@@ -86,7 +86,7 @@ def whole(labels: Any, name: str) -> NDArray[Any]:
             for i, label in enumerate(labels):
                 array[i] = label
         else:
-            array = np.asarray(labels)
+            array = np.asarray(as_numpy(labels))
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}, but one label for each record has shape (n,)")
     return array

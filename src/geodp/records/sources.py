@@ -15,10 +15,10 @@ from geodp.files import Found, chosen_columns, plan_reading, read_points, read_t
 from geodp.files.arrays import ArrayTable
 from geodp.files.asked import Asked
 from geodp.files.messages import FileError
-from geodp.inputs import Array
+from geodp.inputs import Array, is_array_like
 from geodp.manifolds import Manifold, Rotations
 from geodp.manifolds.notation import Notation
-from geodp.records.chunks import as_array, is_array_like, is_dask, only_the_kind
+from geodp.records.chunks import as_array, axes_of_first, is_dask, only_the_kind
 from geodp.records.frames import FrameTable, as_frame
 
 
@@ -79,7 +79,7 @@ class _Source:
         if callable(x):
             return x
         told = self.columns is not None or self.layout is not None
-        rows = isinstance(x, Sequence) and len(x) > 0 and isinstance(x[0], np.ndarray) and x[0].ndim > 1 and told
+        rows = told and axes_of_first(x) > 1
         frames = isinstance(x, Sequence) and len(x) > 0 and as_frame(x[0]) is not None
         return (lambda: x) if rows or frames or (not isinstance(x, Sequence) and isinstance(x, Iterable)) else None
 
