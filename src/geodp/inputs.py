@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
+import sys
 from typing import Any, cast
 
 import numpy as np
@@ -75,10 +76,21 @@ def is_array_like(x: Any) -> bool:
 
 
 def as_numpy(x: Any) -> NDArray[Any]:
-    """Anything that NumPy reads as an array, and arrays that know DLPack alone; call :func:`refuse_unreadable` first."""
+    """Anything that NumPy reads as an array, arrays that know DLPack alone, and rotations of SciPy, as matrices.
+
+    Call :func:`refuse_unreadable` first.
+    """
+    if is_rotation(x):
+        return cast("NDArray[Any]", x.as_matrix())
     if not isinstance(x, np.ndarray) and not hasattr(x, "__array__") and hasattr(x, "__dlpack__"):
         return np.from_dlpack(x)
     return np.asanyarray(x)
+
+
+def is_rotation(x: Any) -> bool:
+    """Whether ``x`` is rotations of SciPy, without loading that part of it for those who have none."""
+    module = sys.modules.get("scipy.spatial.transform")
+    return module is not None and isinstance(x, module.Rotation)
 
 
 def refuse_unreadable(x: Any, name: str) -> None:

@@ -15,7 +15,7 @@ from geodp.files import Found, chosen_columns, plan_reading, read_points, read_t
 from geodp.files.arrays import ArrayTable
 from geodp.files.asked import Asked
 from geodp.files.messages import FileError
-from geodp.inputs import Array, is_array_like
+from geodp.inputs import Array, as_numpy, is_array_like, is_rotation
 from geodp.manifolds import Manifold, Rotations
 from geodp.manifolds.notation import Notation
 from geodp.records.chunks import as_array, axes_of_first, is_dask, only_the_kind
@@ -87,7 +87,7 @@ class _Source:
         if self.manifold != Rotations(3):
             raise TypeError(f"x is rotations of SciPy, which are points of Rotations(3) and not of {self.manifold}")
         self._check_plain(x)
-        return Found(x.as_matrix(), [], None)
+        return Found(as_numpy(x), [], None)
 
     def _from_array(self, x: Any) -> Found:
         """Rows of numbers in an array; points as they are, if no layout is named."""
@@ -144,9 +144,3 @@ class _ReadBlock:
     def __call__(self, block: Any) -> Array:
         choice = next(choice for choice in self.manifold.layouts if choice.name == self.layout)
         return read_points(ArrayTable("x", np.asarray(block)), self.manifold, self.order, choice)
-
-
-def is_rotation(x: Any) -> bool:
-    """Whether ``x`` is rotations of SciPy, without loading that part of it for those who have none."""
-    module = sys.modules.get("scipy.spatial.transform")
-    return module is not None and isinstance(x, module.Rotation)
