@@ -6,15 +6,15 @@ r"""Manifolds and points of geomstats and of pymanopt as ours, and ours as their
 >>> match.ours, match.to_ours([0.0, 0.5]).round(6).tolist()
 (Hyperbolic(2), [1.666667, 0.0, 1.333333])
 
-*The metric must be the same*, because a radius, a sensitivity and an error are lengths in it. That is measured and not taken from a
-list: three pairs of fixed points are converted, and their distances compared. Where theirs are a multiple of ours (rotations of
-pymanopt and subspaces of geomstats: the square root of two; scaled metrics), or another metric altogether (log-Euclidean,
-Bures-Wasserstein, pre-shapes that are not taken up to rotation), the conversion is refused, and the sentence says how they differ.
+*The metric must be the same*, because a radius, a sensitivity and an error are lengths in it. That is measured: three pairs of
+fixed points are converted, and their distances compared. Where theirs are a multiple of ours (rotations of pymanopt and subspaces
+of geomstats: the square root of two; scaled metrics), or the metric is another one (Bures-Wasserstein, pre-shapes that are not
+taken up to rotation), the conversion is refused, and the sentence says how they differ.
 
 >>> from_pymanopt(pymanopt.manifolds.SpecialOrthogonalGroup(3))
 Traceback (most recent call last):
     ...
-ValueError: the distances of pymanopt's SpecialOrthogonalGroup are 1.41421 times those of Rotations(3): use Rotations(3), where a ...
+ValueError: the distances of pymanopt's SpecialOrthogonalGroup are 1.41421 times those of Rotations(3): use Rotations(3), ...
 
 Points are converted one by one, by public maps; no value makes them fail. What is no point of theirs becomes no point of ours.
 
@@ -56,7 +56,8 @@ Convert = Callable[[Any], Any]
 class Match:
     """A manifold of ours and one of another package with the same metric, and the isometry between their points.
 
-    ``to_ours`` and ``to_theirs`` convert points, with any leading axes; those of products as a list with one array for each factor.
+    ``to_ours`` and ``to_theirs`` convert points, with any leading axes. Points of a product of pymanopt are lists with one array
+    for each factor.
     """
 
     ours: Manifold
@@ -133,13 +134,13 @@ def _same(theirs: Any, candidates: Sequence[_Candidate], dist: Convert, name: st
             return Match(ours, theirs, candidate.to_ours, candidate.to_theirs)
         if high - low < 1e-6 * high:
             differences.append(
-                f"the distances of {name} are {low:.6g} times those of {ours}: use {ours}, where a radius of theirs is divided by "
-                f"{low:.6g}"
+                f"the distances of {name} are {low:.6g} times those of {ours}: use {ours}, where a radius of theirs is divided "
+                f"by {low:.6g}"
             )
         else:
             differences.append(
-                f"{name} has another metric than {ours}: distances are {low:.3g} to {high:.3g} times as long, and no conversion of "
-                "points mends that"
+                f"{name} has another metric than {ours}: distances are {low:.3g} to {high:.3g} times as long, and no conversion "
+                "of points mends that"
             )
     raise ValueError(min(differences, key=lambda text: "another metric" in text))
 
@@ -151,7 +152,7 @@ def _pymanopt_candidate(theirs: Any) -> _Candidate:
     import pymanopt.manifolds as known
 
     # their parameters have no public names
-    n, k, shape = (getattr(theirs, name, 1) for name in ("_n", "_k", "_shape"))
+    m, n, p, k, shape = (getattr(theirs, f"_{name}", 1) for name in ("m", "n", "p", "k", "shape"))
     match theirs:
         case known.Product():
             return _product([_pymanopt_candidate(factor) for factor in theirs.manifolds])
@@ -160,7 +161,7 @@ def _pymanopt_candidate(theirs: Any) -> _Candidate:
         case known.Sphere():
             return _flattened(Sphere(int(np.prod(shape)) - 1), shape)
         case known.Oblique():  # unit columns
-            return _stacked([_Candidate(Sphere(theirs._m - 1))] * n, axis=-1)
+            return _stacked([_Candidate(Sphere(m - 1))] * n, axis=-1)
         case known.ComplexCircle():
             return _Candidate(Torus(n), lambda z: _pairs(z)[..., ::-1], lambda p: _complex(_array(p)[..., ::-1]))
         case known.SymmetricPositiveDefinite():
@@ -168,14 +169,14 @@ def _pymanopt_candidate(theirs: Any) -> _Candidate:
         case known.HermitianPositiveDefinite():
             return _copies(_Candidate(HPD(n), _pairs, _complex), k)
         case known.Grassmann():
-            return _copies(_Candidate(Grassmann(theirs._p, n)), k)
+            return _copies(_Candidate(Grassmann(p, n)), k)
         case known.SpecialOrthogonalGroup():
             return _copies(_Candidate(Rotations(n)), k)
         case known.PoincareBall():
             return _copies(_Candidate(Hyperbolic(n), _from_poincare, _to_poincare), k)
     raise ValueError(
-        f"no manifold here has the metric of pymanopt's {type(theirs).__name__}: known are Euclidean, Sphere, Oblique, ComplexCircle, "
-        "SymmetricPositiveDefinite, HermitianPositiveDefinite, Grassmann, PoincareBall and products of them"
+        f"no manifold here has the metric of pymanopt's {type(theirs).__name__}: known are Euclidean, Sphere, Oblique, "
+        "ComplexCircle, SymmetricPositiveDefinite, HermitianPositiveDefinite, Grassmann, PoincareBall and products of them"
     )
 
 
@@ -238,8 +239,8 @@ def _geomstats_candidates(space: Any) -> list[_Candidate]:
             return [_laid_end_to_end(list(factors), shapes) for factors in each]
     raise ValueError(
         f"no manifold here has the metric of geomstats' {type(space).__name__.lstrip('_')} in the coordinates it uses: known are "
-        "Euclidean, Hypersphere, SPDMatrices, HPDMatrices and SpecialOrthogonal in matrices, Hyperboloid, PoincareBall, the quotient "
-        "of PreShapeSpace in the plane, and products of them"
+        "Euclidean, Hypersphere, SPDMatrices, HPDMatrices and SpecialOrthogonal in matrices, Hyperboloid, PoincareBall, the "
+        "quotient of PreShapeSpace in the plane, and products of them"
     )
 
 

@@ -48,8 +48,8 @@ from geodp.manifolds import Manifold
 try:
     import dask.array as da
     import distributed
-except ImportError:
-    raise ImportError("Dask is not installed: pip install 'geodp[dask]'") from None
+except ImportError:  # an extra: ``from geodp import *`` must not need it
+    da = distributed = None
 
 #: Bytes of records in a block, about: small beside the memory of a worker, large beside the cost of a task.
 _BLOCK_BYTES = 1 << 25
@@ -95,6 +95,7 @@ def read_dask_with_labels(
     header: bool | None = None,
 ) -> Found:
     """The records as :func:`read_dask` has them, and the columns ``labels`` as Dask arrays of as many blocks."""
+    _check_installed()
     source = Path(path).absolute()
     try:
         asked = Asked(manifold, chosen_columns(columns), layout, header, beside=tuple(labels))
@@ -124,9 +125,15 @@ def read_dask_with_labels(
     return Found(points, found, notation_of(sample, manifold, order, choice))
 
 
+def _check_installed() -> None:
+    if da is None:
+        raise ImportError("Dask is not installed: pip install 'geodp[dask]'")
+
+
 @contextmanager
 def cluster(address: str) -> Iterator[None]:
     """Computes on the cluster whose scheduler is at this address; ``local`` starts one on this machine, a process a core."""
+    _check_installed()
     if address == "local":
         with (
             # their failures come back to this process; a log would be another way out
