@@ -116,7 +116,7 @@ def to_geomstats(manifold: Manifold) -> Match:
     return from_geomstats(_in_geomstats(manifold))
 
 
-def _same(theirs: Any, candidates: Sequence[_Candidate], dist: Convert, name: str) -> Match:
+def _same(theirs: Any, candidates: Sequence[_Candidate], dist: Callable[[Any, Any], Any], name: str) -> Match:
     """The first candidate whose distances are theirs."""
     differences = []
     for candidate in candidates:
@@ -339,7 +339,7 @@ def _from_projector(x: Any, p: int) -> Array:
     return np.where(finite, np.linalg.eigh(np.where(finite, projector, 0.0))[1][..., -p:], np.nan)
 
 
-def _flattened(ours: Manifold, shape: tuple[int, ...]) -> _Candidate:
+def _flattened(ours: Manifold, shape: Any) -> _Candidate:
     def to_ours(x: Any) -> Array:
         array = _array(x)
         return array.reshape(*array.shape[: array.ndim - len(shape)], -1)

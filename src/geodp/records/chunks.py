@@ -338,7 +338,7 @@ def _chunks_of(x: Any, manifold: Manifold) -> Callable[[], Iterable[Any]] | None
 
 def axes_of_first(x: Any) -> int:
     """How many axes the first of a list of arrays has, of any maker; 0 for anything else."""
-    first = x[0] if isinstance(x, Sequence) and len(x) > 0 else None
+    first: Any = x[0] if isinstance(x, Sequence) and len(x) > 0 else None
     return len(first.shape) if is_array_like(first) and hasattr(first, "shape") else 0
 
 

@@ -95,7 +95,7 @@ def read_dask_with_labels(
     header: bool | None = None,
 ) -> Found:
     """The records as :func:`read_dask` has them, and the columns ``labels`` as Dask arrays of as many blocks."""
-    _check_installed()
+    check_installed()
     source = Path(path).absolute()
     try:
         asked = Asked(manifold, chosen_columns(columns), layout, header, beside=tuple(labels))
@@ -125,7 +125,8 @@ def read_dask_with_labels(
     return Found(points, found, notation_of(sample, manifold, order, choice))
 
 
-def _check_installed() -> None:
+def check_installed() -> None:
+    """An ``ImportError`` if Dask, which is an extra, is not installed."""
     if da is None:
         raise ImportError("Dask is not installed: pip install 'geodp[dask]'")
 
@@ -133,7 +134,7 @@ def _check_installed() -> None:
 @contextmanager
 def cluster(address: str) -> Iterator[None]:
     """Computes on the cluster whose scheduler is at this address; ``local`` starts one on this machine, a process a core."""
-    _check_installed()
+    check_installed()
     if address == "local":
         with (
             # their failures come back to this process; a log would be another way out
