@@ -53,7 +53,7 @@ copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
 
 html_theme = "furo"
-html_title = "geodp"
+html_title = f"geodp {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"

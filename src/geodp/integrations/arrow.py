@@ -20,8 +20,7 @@ try:
 except ImportError:  # pragma: no cover
     raise ImportError("geodp.integrations.arrow needs pyarrow: pip install 'geodp[parquet]'") from None
 
-from geodp.data import release_schema
-from geodp.receipt import GroupedRelease
+from geodp.receipt import SCHEMA, GroupedRelease
 
 __all__ = ["parquet_bytes", "release_table"]
 
@@ -60,7 +59,7 @@ def release_table(release: Any) -> Any:
     """
     named = release.items() if isinstance(release, GroupedRelease) else [(None, release)]
     rows = [_row(name, each.to_json()) for name, each in named]
-    kept = {"geodp.schema": release_schema()["$id"], "geodp.receipt": release.to_json()}
+    kept = {"geodp.schema": SCHEMA, "geodp.receipt": release.to_json()}
     return pyarrow.Table.from_pylist(rows, schema=pyarrow.schema(_COLUMNS.items(), metadata=kept))
 
 

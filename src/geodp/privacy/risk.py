@@ -112,10 +112,12 @@ class Risk:
         """The same in words; percentages are rounded up. The chance is used where there is no pure epsilon."""
         sure = math.isfinite(self.loss())
         becomes = self.posterior(prior, 0.0 if sure else chance)
+        known = sure or becomes < 1.0 or prior == 1.0
         unless = "" if sure else f", except with chance {chance:g}"
+        bound = f"somebody who is {_percent(prior)} sure of it may become at most {_percent(becomes)} sure{unless}"
         return [
             f"who guesses {self._secret} is right at most {_percent(self.accuracy)} of the time, instead of 50%",
-            f"somebody who is {_percent(prior)} sure of it may become at most {_percent(becomes)} sure{unless}",
+            bound if known else f"with chance {chance:g} somebody may become certain of it: a larger chance has a bound",
             f"an attack that wrongly accuses {_percent(false_positive_rate)} finds at most "
             f"{_percent(self.true_positive_rate(false_positive_rate))} of those it is right about",
         ]
