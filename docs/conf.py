@@ -28,12 +28,16 @@ suppress_warnings: list[str] = []
 # every cross-reference of a page or a docstring must resolve; types of other libraries have no page here
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:.*", r"(numpy|np|collections|datetime|decimal|pathlib|typing|sqlalchemy|abc|scipy|flint|sklearn|os|fractions|dask)\..*"),
+    (
+        "py:.*",
+        r"(numpy|np|collections|datetime|decimal|pathlib|typing|sqlalchemy|abc|scipy|flint|sklearn|os|fractions|dask|opendp|dp_event|dp_accounting)\..*",
+    ),
     (
         "py:.*",
         r"ArrayLike|Array|NDArray|Any|Bound|Progress|Callable|Iterator|Decimal|datetime|Generator|Path|ABC|NamedTuple|ValueError|"
         r"TypeError|optional|np\.\w+|Function|T|Literal|Fraction|int|float|str|bool|dict|list|tuple|None|object|bytes|range|type|"
-        r"arb|acb|arb_mat|acb_mat|geodp\.manifolds\.registry\._Kind|geodp\.release\.(Mean)?Options|DatasetOptions|MechanismName|Family",
+        r"arb|acb|arb_mat|acb_mat|geodp\.manifolds\.registry\._Kind|geodp\.release\.(Mean)?Options|DatasetOptions|MechanismName|Family|"
+        r"PrivacyLossDistribution|geodp\.privacy\.(groups|risk\.Costed)",
     ),
 ]
 
@@ -53,7 +57,7 @@ copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
 
 html_theme = "furo"
-html_title = "geodp"
+html_title = f"geodp {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"

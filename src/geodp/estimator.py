@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from geodp.files import parse_manifold
-from geodp.inputs import Array, refuse_mask
+from geodp.inputs import Array, as_numpy, refuse_unreadable
 from geodp.laws.flat import Family
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
@@ -196,10 +196,10 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self.manifold_.coordinates(self.location_, self.manifold_.log(self.location_, records))
 
     def _records(self, X: ArrayLike, *, fitting: bool = True) -> Array:
-        refuse_mask(X, "X")
+        refuse_unreadable(X, "X")
         with hiding_error_text():
             frame = as_frame(X)
-            X = np.asarray(X) if frame is None else X
+            X = np.asarray(as_numpy(X)) if frame is None else X
             shape = np.shape(X) if frame is None else (-1, len(frame.collect_schema().names()))
         if len(shape) < 2:
             raise ValueError(f"X has shape {shape}; Reshape your data: one record a row")

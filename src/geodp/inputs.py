@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
+import sys
 from typing import Any, cast
 
 import numpy as np
@@ -76,10 +77,71 @@ def is_line(value: Any) -> bool:
     return isinstance(value, str) and value != "" and value.isprintable()
 
 
-def refuse_mask(x: Any, name: str) -> None:
-    """Raises for masked arrays, because NumPy silently drops the mask when it converts them."""
+#: Where arrays in the memory of the host are, among the device types of DLPack: plain, or pinned for a graphics card.
+_HOST = (1, 3, 11)
+
+
+def is_array_like(x: Any) -> bool:
+    """Whether it says itself how to become an array: a table of pandas or a tensor, say, not a collection of chunks."""
+    names = ("__array__", "__array_interface__", "__array_struct__", "__dlpack__", "__cuda_array_interface__")
+    return isinstance(x, np.ndarray | memoryview) or any(hasattr(x, name) for name in names)
+
+
+def as_numpy(x: Any) -> NDArray[Any]:
+    """Anything that NumPy reads as an array, arrays that know DLPack alone, and rotations of SciPy, as matrices.
+
+    Call :func:`refuse_unreadable` first.
+    """
+    if is_rotation(x):
+        return cast("NDArray[Any]", x.as_matrix())
+    if not isinstance(x, np.ndarray) and not hasattr(x, "__array__") and hasattr(x, "__dlpack__"):
+        return np.from_dlpack(x)
+    return np.asanyarray(x)
+
+
+def is_rotation(x: Any) -> bool:
+    """Whether ``x`` is rotations of SciPy, without loading that part of it for those who have none."""
+    module = sys.modules.get("scipy.spatial.transform")
+    return module is not None and isinstance(x, module.Rotation)
+
+
+def refuse_unreadable(x: Any, name: str) -> None:
+    """A sentence about an array that NumPy must not or cannot read, by its type and its device; values are not looked at.
+
+    NumPy drops the mask of an array without a word when it is read as an ordinary one. Of arrays on a device and of tensors
+    with gradients the reason would be in the text of somebody else's exception, which releases do not show.
+    """
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(
             f"{name} is a masked array, and masked entries must not be read: fill it first, such as with "
             "numpy.ma.filled(x, numpy.nan)"
         )
+    if isinstance(x, np.ndarray | float | int | list | tuple | str):
+        return
+    kind = f"{type(x).__module__.partition('.')[0]}.{type(x).__name__}"
+    if _is_on_device(x):
+        raise TypeError(
+            f"{name} is a {kind} in the memory of a device: copy it to the host first, with .cpu() (PyTorch), .get() (CuPy) or "
+            "jax.device_get (JAX)"
+        )
+    if _found(x, "requires_grad") is True:
+        raise TypeError(f"{name} is a {kind} that records gradients, and a release has none: pass what .detach() returns")
+    if "bfloat16" in str(_found(x, "dtype")):
+        raise TypeError(f"{name} is a {kind} of dtype bfloat16, which NumPy does not have: convert it to float32 first")
+
+
+def _is_on_device(x: Any) -> bool:
+    if _found(x, "__cuda_array_interface__") is not None:
+        return True
+    try:
+        return x.__dlpack_device__()[0] not in _HOST
+    except Exception:  # it has no such method, or one that fails: reading it will tell
+        return False
+
+
+def _found(x: Any, name: str) -> Any:
+    """An attribute that the type of ``x`` says it has, or None: the columns of a data frame are attributes too, and private."""
+    try:
+        return getattr(x, name, None) if hasattr(type(x), name) else None
+    except Exception:
+        return None

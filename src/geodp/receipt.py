@@ -38,6 +38,8 @@ from geodp.verdict import SAYS_NOTHING, against_spread, verdict
 EXACT = "exact"
 SIMULATED = "simulated"
 
+#: The version of the JSON Schema that receipts follow (``geodp.data.release_schema``).
+SCHEMA = "urn:geodp:release:1"
 #: A stored receipt gives the error at these probabilities.
 QUANTILES = (0.5, 0.95)
 #: The first line of everything made from reproducible bits.

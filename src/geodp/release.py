@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike
 
 from geodp.arithmetic.entropy import NotPrivate
 from geodp.compute.passes import reproducible
-from geodp.inputs import Array, is_line, real_number, refuse_mask
+from geodp.inputs import Array, as_numpy, is_line, real_number, refuse_unreadable
 from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
@@ -275,7 +275,7 @@ def private_summary(
         raise ValueError("neighbours must be a line of text that names them")
     order = Order(statistic, privacy, mechanism, law, neighbours=neighbours)
     noise = order.measurement(1).noise
-    refuse_mask(value, "the value")
+    refuse_unreadable(value, "the value")
     array = _one_array(value, manifold)
     point = computed(lambda: _one_point(array, statistic, noise))
     account.check_open()
@@ -427,9 +427,9 @@ def _summary_ball(manifold: Manifold, base: ArrayLike | None, radius: float | No
 
 
 def _one_array(value: ArrayLike, manifold: Manifold) -> Array:
-    """The value as floats with the shape of a point. Checks nothing else."""
+    """The value as floats of the shape of a point; nothing else is looked at."""
     with hiding_error_text():
-        array = np.asarray(value)
+        array = np.asarray(as_numpy(value))
     point = manifold.read(array, "the value")
     if point.shape != manifold.point_shape:
         raise ValueError(f"the value has shape {point.shape}, but one point of {manifold} has shape {manifold.point_shape}")

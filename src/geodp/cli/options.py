@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, final
 
@@ -39,7 +40,10 @@ OptionalLedgerOption = Annotated[
     ),
 ]
 DatasetOption = Annotated[str | None, typer.Option("--dataset", help="Data set whose budget is charged. Default: none.")]
-OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Also write the release as JSON to this file.")]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Also write the release to this file: as JSON, or as a table if its name ends in .parquet."),
+]
 ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help=f"Where the records live: {MANIFOLDS}.")]
 RadiusOption = Annotated[
     float, typer.Option("--radius", "-r", help="Public radius of the ball. Choose it without looking at the data.")
@@ -208,6 +212,8 @@ def open_book(
     privacy_of(epsilon, delta, rho, mu)
     if out is not None:
         check_place(out)
+        if out.suffix == ".parquet" and find_spec("pyarrow") is None:
+            raise ValueError("--out to a .parquet file needs pyarrow, which is not installed: pip install 'geodp[parquet]'")
     if dataset is None and ledger is not None:
         raise ValueError("--ledger goes with --dataset, the name of a data set in it")
     return None if dataset is None else Ledger(url_of(ledger or DEFAULT_LEDGER))

@@ -124,8 +124,10 @@ def mean(
 
 
 def _dask() -> Any:
+    import geodp.records.dask_files as dask_files
+
     try:
-        import geodp.records.dask_files as dask_files
+        dask_files.check_installed()
     except ImportError:
         raise ValueError("--dask needs Dask, which is not installed: pip install 'geodp[dask]'") from None
     return dask_files
@@ -215,9 +217,17 @@ def show_release(release: Any, out: Path | None, as_json: bool) -> None:
     """Writes and prints a release. The budget is spent, so neither a full disk nor a closed pipe may lose both copies."""
     try:
         if out is not None:
-            write_whole(out, f"{release.to_json()}\n".encode())
+            write_whole(out, _content(release, out))
     finally:
         print(release.to_json() if as_json else release)
+
+
+def _content(release: Any, out: Path) -> bytes:
+    if out.suffix != ".parquet":
+        return f"{release.to_json()}\n".encode()
+    from geodp.integrations.arrow import parquet_bytes
+
+    return parquet_bytes(release)
 
 
 def layouts() -> None:

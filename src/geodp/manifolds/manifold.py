@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geodp.inputs import Array, refuse_mask
+from geodp.inputs import Array, as_numpy, refuse_unreadable
 from geodp.manifolds.embedding import Embedding
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.roots import Roots, VolumeBound
@@ -406,12 +406,13 @@ class Manifold(ABC):
             yield from self.requirements(np.where(np.isfinite(x), x, 0.0))
 
     def read_points(self, x: ArrayLike, name: str) -> Array:
-        array = _real(x, self.point_shape, name, self)
+        given = _array(x, name)
+        array = _real(given, self.point_shape, name, self)
         wrong = self.check_point(array)
         if wrong is not None:
             raise ValueError(f"{name} is not a point of {self}: {wrong}")
         # in half and single precision a point is visibly off the manifold: read it as the nearest point in double precision
-        return self.raw_project(array) if getattr(x, "dtype", array.dtype).itemsize < 8 else array
+        return self.raw_project(array) if given.dtype.itemsize < 8 else array
 
     def _tangent_at(self, p: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
         p = self.read_points(p, "p")
@@ -462,9 +463,13 @@ def _scalar(values: Array) -> Array | float:
     return values if values.ndim else float(values)
 
 
+def _array(x: ArrayLike, name: str) -> NDArray[Any]:
+    refuse_unreadable(x, name)
+    return np.asarray(as_numpy(x))
+
+
 def _real(x: ArrayLike, shape: tuple[int, ...], name: str, manifold: Manifold) -> Array:
-    refuse_mask(x, name)
-    array = np.asarray(x)
+    array = _array(x, name)
     if array.dtype.kind not in "fiu":
         kind = "str" if array.dtype.kind == "U" else "bytes" if array.dtype.kind == "S" else array.dtype  # not how long they are
         raise TypeError(f"{name} must hold real numbers but has dtype {kind}")

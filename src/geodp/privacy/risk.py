@@ -112,10 +112,12 @@ class Risk:
         """The bounds in words, with percentages rounded up. ``chance`` is used only if there is no pure epsilon."""
         sure = math.isfinite(self.loss())
         becomes = self.posterior(prior, 0.0 if sure else chance)
+        known = sure or becomes < 1.0 or prior == 1.0
         unless = "" if sure else f", except with probability {chance:g}"
+        bound = f"someone who is {_percent(prior)} sure of it may become at most {_percent(becomes)} sure{unless}"
         return [
             f"someone who guesses {self._secret} is right at most {_percent(self.accuracy)} of the time, instead of 50%",
-            f"someone who is {_percent(prior)} sure of it may become at most {_percent(becomes)} sure{unless}",
+            bound if known else f"with probability {chance:g} someone may become certain of it: a larger probability has a bound",
             f"an attack with a false-positive rate of {_percent(false_positive_rate)} has a true-positive rate of at most "
             f"{_percent(self.true_positive_rate(false_positive_rate))}",
         ]

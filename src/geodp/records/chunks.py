@@ -22,7 +22,7 @@ from threadpoolctl import ThreadpoolController
 
 from geodp.compute.passes import Evaluator, Pass, best_evaluator, sum_rounding
 from geodp.files import FileError
-from geodp.inputs import Array, refuse_mask
+from geodp.inputs import Array, as_numpy, is_array_like, refuse_unreadable
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.manifold import Manifold
 
@@ -324,11 +324,6 @@ def _refuse(x: Any) -> None:
         )
 
 
-def is_array_like(x: Any) -> bool:
-    """Whether ``x`` can convert itself to an array, as a pandas table can, which would otherwise be read as chunks."""
-    return isinstance(x, memoryview) or callable(getattr(x, "__array__", None))
-
-
 def _chunks_of(x: Any, manifold: Manifold) -> Callable[[], Iterable[Any]] | None:
     """A function that reads the chunks of ``x`` again, or None if ``x`` is one array."""
     if is_array_like(x):
@@ -336,10 +331,15 @@ def _chunks_of(x: Any, manifold: Manifold) -> Callable[[], Iterable[Any]] | None
     if callable(x):
         return x
     axes = len(manifold.point_shape) + 1
-    in_chunks = isinstance(x, Sequence) and len(x) and isinstance(x[0], np.ndarray) and x[0].ndim == axes
-    if in_chunks or (isinstance(x, Iterable) and not isinstance(x, Sequence)):
+    if axes_of_first(x) == axes or (isinstance(x, Iterable) and not isinstance(x, Sequence)):
         return lambda: x
     return None
+
+
+def axes_of_first(x: Any) -> int:
+    """How many axes the first of a list of arrays has, of any maker; 0 for anything else."""
+    first: Any = x[0] if isinstance(x, Sequence) and len(x) > 0 else None
+    return len(first.shape) if is_array_like(first) and hasattr(first, "shape") else 0
 
 
 def _split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Array]:
@@ -354,13 +354,14 @@ def _split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Ar
 
 def as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> Any:
     """``x`` as an array, converted under ``guard``. Masked arrays are refused, also inside lists."""
+    nested = isinstance(x, list | tuple)
     with guard():
-        parts = list(x) if isinstance(x, list | tuple) else [x]
+        parts = list(x) if nested else [x]
     for part in parts:
-        refuse_mask(part, "x")
+        refuse_unreadable(part, "x")
     with guard():
-        array = np.asanyarray(x)
-    refuse_mask(array, "x")
+        array = as_numpy([as_numpy(part) if is_array_like(part) else part for part in parts] if nested else x)
+    refuse_unreadable(array, "x")
     return array if isinstance(array, np.memmap) else np.asarray(array)
 
 
@@ -391,7 +392,7 @@ def read_block(evaluator: Evaluator, ball: Ball, p: Array, block: Any, weights: 
 
 
 def check_shape(array: Any, manifold: Manifold) -> None:
-    refuse_mask(array, "x")
+    refuse_unreadable(array, "x")
     if array.ndim != len(manifold.point_shape) + 1 or tuple(array.shape[1:]) != manifold.point_shape:
         expected = ", ".join(["n", *map(str, manifold.point_shape)])
         rows = [choice.name for choice in manifold.layouts if array.ndim == 2 and choice.columns == array.shape[1]]
@@ -401,9 +402,9 @@ def check_shape(array: Any, manifold: Manifold) -> None:
 
 
 def _checked_weights(weights: ArrayLike) -> Array:
-    refuse_mask(weights, "weights")
+    refuse_unreadable(weights, "weights")
     try:
-        array = np.asarray(weights, dtype=np.float64)
+        array = np.asarray(as_numpy(weights), dtype=np.float64)
     except (TypeError, ValueError):
         array = np.full(1, np.nan)
     if array.ndim != 1:

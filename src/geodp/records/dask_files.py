@@ -48,8 +48,8 @@ from geodp.manifolds import Manifold
 try:
     import dask.array as da
     import distributed
-except ImportError:
-    raise ImportError("Dask is not installed: pip install 'geodp[dask]'") from None
+except ImportError:  # an extra: ``from geodp import *`` must not need it
+    da = distributed = None
 
 #: About how many bytes of records a block has: little compared to a worker's memory, much compared to the cost of a task.
 _BLOCK_BYTES = 1 << 25
@@ -95,6 +95,7 @@ def read_dask_with_labels(
     header: bool | None = None,
 ) -> Found:
     """The records as in :func:`read_dask`, and the columns ``labels`` as Dask arrays with the same blocks."""
+    check_installed()
     source = Path(path).absolute()
     try:
         options = ReadOptions(manifold, chosen_columns(columns), layout, header, labels=tuple(labels))
@@ -124,9 +125,16 @@ def read_dask_with_labels(
     return Found(points, found, notation_of(sample, manifold, order, choice))
 
 
+def check_installed() -> None:
+    """An ``ImportError`` if Dask, which is an extra, is not installed."""
+    if da is None:
+        raise ImportError("Dask is not installed: pip install 'geodp[dask]'")
+
+
 @contextmanager
 def cluster(address: str) -> Iterator[None]:
     """Computes on the cluster with the scheduler at this address; ``local`` starts one here, with one process a core."""
+    check_installed()
     if address == "local":
         with (
             # failures come back to this process; a log could leak data

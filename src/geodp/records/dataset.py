@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.files import Found
-from geodp.inputs import refuse_mask
+from geodp.inputs import refuse_unreadable
 from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
 from geodp.records.chunks import count_records, hiding_error_text, is_dask, with_errors_hidden
@@ -188,7 +188,7 @@ class Dataset:
     def open(self, manifold: Manifold) -> Members:
         """The members: records, or persons."""
         data = self.load(manifold)
-        refuse_mask(data.x, "x")
+        refuse_unreadable(data.x, "x")
         x = with_errors_hidden(data.x, manifold)
         if is_dask(x) and (self.neighbours == "add-remove" or self.by is not None):
             check_known(x, manifold)

@@ -16,7 +16,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.inputs import Array, refuse_mask
+from geodp.inputs import Array, as_numpy, refuse_unreadable
 from geodp.manifolds import Manifold
 from geodp.records.chunks import check_shape, chunks_of, count_records, hiding_error_text, is_dask
 
@@ -82,7 +82,7 @@ def whole(labels: Any, name: str) -> NDArray[Any]:
     if is_dask(labels):
         with hiding_error_text():
             labels = labels.compute()
-    refuse_mask(labels, name)
+    refuse_unreadable(labels, name)
     with hiding_error_text():
         if isinstance(labels, list | tuple):
             # an array of objects: otherwise one text among numbers would turn them all into texts
@@ -90,7 +90,7 @@ def whole(labels: Any, name: str) -> NDArray[Any]:
             for i, label in enumerate(labels):
                 array[i] = label
         else:
-            array = np.asarray(labels)
+            array = np.asarray(as_numpy(labels))
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}, but one label for each record has shape (n,)")
     return array

@@ -15,10 +15,10 @@ from geodp.files import Found, chosen_columns, plan_reading, read_points, read_t
 from geodp.files.arrays import ArrayTable
 from geodp.files.messages import FileError
 from geodp.files.options import ReadOptions
-from geodp.inputs import Array
+from geodp.inputs import Array, as_numpy, is_array_like, is_rotation
 from geodp.manifolds import Manifold, Rotations
 from geodp.manifolds.notation import Notation
-from geodp.records.chunks import as_array, hiding_error_text, is_array_like, is_dask
+from geodp.records.chunks import as_array, axes_of_first, hiding_error_text, is_dask
 from geodp.records.frames import FrameTable, as_frame
 
 
@@ -79,7 +79,7 @@ class _Source:
         if callable(x):
             return x
         told = self.columns is not None or self.layout is not None
-        rows = isinstance(x, Sequence) and len(x) > 0 and isinstance(x[0], np.ndarray) and x[0].ndim > 1 and told
+        rows = told and axes_of_first(x) > 1
         frames = isinstance(x, Sequence) and len(x) > 0 and as_frame(x[0]) is not None
         return (lambda: x) if rows or frames or (not isinstance(x, Sequence) and isinstance(x, Iterable)) else None
 
@@ -87,7 +87,7 @@ class _Source:
         if self.manifold != Rotations(3):
             raise TypeError(f"x holds SciPy rotations, which are points of Rotations(3) and not of {self.manifold}")
         self._check_plain(x)
-        return Found(x.as_matrix(), [], None)
+        return Found(as_numpy(x), [], None)
 
     def _from_array(self, x: Any) -> Found:
         """Rows of numbers in an array. Without a layout, the rows are the points."""
@@ -144,9 +144,3 @@ class _ReadBlock:
     def __call__(self, block: Any) -> Array:
         choice = next(choice for choice in self.manifold.layouts if choice.name == self.layout)
         return read_points(ArrayTable("x", np.asarray(block)), self.manifold, self.order, choice)
-
-
-def is_rotation(x: Any) -> bool:
-    """Whether ``x`` holds SciPy rotations. Does not import that part of SciPy."""
-    module = sys.modules.get("scipy.spatial.transform")
-    return module is not None and isinstance(x, module.Rotation)

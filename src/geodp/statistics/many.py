@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from geodp.compute.groups import GroupEvaluator, GroupPass, Integers, best_group_evaluator
 from geodp.compute.passes import as_compiled_code_knows_it, sum_rounding
-from geodp.inputs import EPSILON, Array, refuse_mask
+from geodp.inputs import EPSILON, Array, as_numpy, refuse_unreadable
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.records.chunks import as_array, check_shape, in_order, one_blas_thread, pool
 from geodp.records.sources import Columns, is_column, load
@@ -116,9 +116,9 @@ def frechet_means(
 
 
 def _coded(by: ArrayLike, groups: ArrayLike | None, count: int) -> tuple[NDArray[Any], Integers]:
-    """The labels, and for each record the index of its label, -1 if it is not among them."""
-    refuse_mask(by, "by")
-    keys = np.asarray(by)
+    """The labels, and for each record the index of its own among them, -1 if it is not there."""
+    refuse_unreadable(by, "by")
+    keys = np.asarray(as_numpy(by))
     if keys.shape != (count,):
         raise ValueError(f"by has shape {keys.shape} but must hold one label a record, shape ({count},)")
     if groups is None:
