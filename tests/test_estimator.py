@@ -39,7 +39,9 @@ NOT_APPLICABLE = {
 # With so large an epsilon the noise is 1e-12: what scikit-learn compares between two fits agrees to its tolerance.
 if hasattr(estimator_checks, "estimator_checks_generator"):
     conforms = estimator_checks.parametrize_with_checks(
-        [PrivateFrechetMean(radius=1e3, epsilon=1e15, transform_private_records=True)],
+        [
+            PrivateFrechetMean(radius=1e3, epsilon=1e15, transform_private_records=True),
+        ],
         expected_failed_checks=lambda _: NOT_APPLICABLE,
     )
 else:
