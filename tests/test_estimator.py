@@ -127,8 +127,8 @@ def test_every_fit_draws_anew() -> None:
 def test_parameters_can_be_read_set_and_cloned() -> None:
     model = PrivateFrechetMean(SPD(2), center=np.eye(2), radius=0.7, epsilon=2.0)
     assert model.get_params().keys() == {
-        "manifold", "center", "radius", "epsilon", "delta", "rho", "mu", "mechanism", "law", "ledger", "dataset", "layout",
-        "transform_private_records",
+        "manifold", "center", "radius", "find", "epsilon", "delta", "rho", "mu", "mechanism", "law", "ledger", "dataset",
+        "layout", "transform_private_records",
     }  # fmt: skip
     copy = clone(model)
     assert (copy.manifold, copy.radius, copy.epsilon) == (SPD(2), 0.7, 2.0)

@@ -459,14 +459,12 @@ def _found(x: Any, search: Search, entropy: Entropy | None) -> Ball:
     for i, step in enumerate(search.steps):
         match step.what:
             case "scale":
-                center, moved = _median_center(
-                    x, wide_ball(manifold, center, reach), manifold.scale_directions, step, search.n, entropy
-                )
+                wide = wide_ball(manifold, center, reach)
+                center, moved = _median_center(x, wide, manifold.scale_directions, step, search.n, entropy)
                 reach += moved
             case "medians":
-                center, moved = _median_center(
-                    x, wide_ball(manifold, center, reach), np.eye(manifold.dim), step, search.n, entropy
-                )
+                wide = wide_ball(manifold, center, reach)
+                center, moved = _median_center(x, wide, np.eye(manifold.dim), step, search.n, entropy)
                 reach += moved
             case "cube":
                 center, moved = _cube_center(x, wide_ball(manifold, center, reach), step, search.n, entropy)
@@ -547,10 +545,9 @@ def _radius(x: Any, center: Array, reach: float, search: Search, step: Step, ent
     """A radius about the centre, by the exponential mechanism over those of balls in which a mean can be released."""
     manifold, n = search.manifold, search.n
     radii = _possible_radii(manifold, center, reach)
-    wide = Ball(manifold, center, radii[0])
-    counts = beyond(
-        x, wide if math.isinf(manifold.injectivity_radius) else wide_ball(manifold, center, math.inf), np.array(radii), n
-    )
+    without_cut_locus = math.isinf(manifold.injectivity_radius)
+    wide = Ball(manifold, center, radii[0]) if without_cut_locus else wide_ball(manifold, center, math.inf)
+    counts = beyond(x, wide, np.array(radii), n)
     root = math.sqrt(manifold.curvature)
     scores = []
     for radius, (outside, next_outside) in zip(radii, pairwise([*counts, n]), strict=True):

@@ -14,8 +14,8 @@ released, of public numbers and of public random numbers. So the rounds are an a
 labels of records and no sum of squared distances.
 
 *Clusters that lose their records.* A noisy count below its own noise tells nothing, so the centre would jump anywhere. Steps are
-therefore divided by at least the size of that noise, and before the next round such a centre starts again next to the centre with
-the largest noisy count. All of this is computed from what was released.
+therefore divided by at least the size of that noise, and a sum no longer than its noise moves nothing. Before the next round a centre that lost its records starts again next to the one
+with the largest noisy count. All of this is computed from what was released.
 """
 
 from __future__ import annotations
@@ -231,6 +231,12 @@ class _Round:
         """The size of the noise in a count: of all directions it is one."""
         return self.noise.expected_error() / math.sqrt(self.sums.codomain.dim) * self.n / self.sums.weight
 
+    def shrunk(self, sums: Array) -> Array:
+        """Noisy sums, shortened by what noise adds to their squared lengths on average; those shorter than that to zero."""
+        noise = self.noise.expected_error() * self.n * math.sqrt(self.sums.manifold.dim / self.sums.codomain.dim)
+        squares = np.vecdot(sums, sums)[:, None]
+        return sums * np.maximum(0.0, 1.0 - noise**2 / np.maximum(squares, noise**2))
+
     def drawn(self, x: Any, around: list[Ball], simulate: np.random.Generator | None) -> tuple[Array, Array]:
         """Noisy counts and noisy sums of coordinates, a row a cluster."""
         rows = self.sums.compute(x, self.n, around)
@@ -258,7 +264,7 @@ class _Search:
             around = [wide_ball(manifold, center, _WIDE * radius) for center in self.centers]
             counts, sums = plan.drawn(x, around, simulate)
             least = max(1.0, plan.count_noise)
-            steps = sums / np.maximum(counts, least)[:, None]
+            steps = plan.shrunk(sums) / np.maximum(counts, least)[:, None]
             near = [wide_ball(manifold, center, plan.sums.reach) for center in self.centers]
             ends = [moved_center(ball, step)[0] for ball, step in zip(near, steps, strict=True)]
             self.centers = self._ball.clip(np.stack(ends))
@@ -270,9 +276,8 @@ class _Search:
         for j in lost:
             if j != largest:
                 near = wide_ball(self._ball.manifold, self.centers[largest], _AGAIN * self._ball.radius)
-                self.centers[j] = moved_center(near, near.radius * _spread_directions(1, self._ball.manifold.dim, self._rng)[0])[
-                    0
-                ]
+                (direction,) = _spread_directions(1, self._ball.manifold.dim, self._rng)
+                self.centers[j] = moved_center(near, near.radius * direction)[0]
         self.centers = self._ball.clip(self.centers)
 
 

@@ -10,11 +10,11 @@ manifold becomes zero. The vector is a function of the record alone.
 <= 2 r``, since ``w`` cancels; in two blocks the vectors are orthogonal, so it is at most ``sqrt(2 (w^2 + r^2))``. With ``w = r``
 both are ``2 r``: the counts come free.
 
-*Sensitivity, one noise for each block.* Independent Laplace noise of scale ``s`` in every block has the density of
-``exp(-sum_j |z_j|/s)``, so the privacy loss is at most the sum of the lengths of the blocks of ``v - v'``, over ``s``. Each vector
-has one block, of length at most ``sqrt(w^2 + r^2)``, so that sum is at most twice this. With ``w = r/2`` it is ``sqrt(5) r``,
-whatever ``k`` is; one noise for all blocks is longer, as the root of ``k``. This is a bound on the loss, so it is for pure
-differential privacy.
+*Sensitivity, one noise for each block.* Independent Laplace noise of scale ``s`` in every block has a density in proportion to
+``exp(-sum_j |z_j|/s)``, so the privacy loss is at most the sum of the lengths of the blocks of ``v - v'``, over ``s``. Each
+vector has one block, of length at most ``sqrt(w^2 + r^2)``, so that sum is at most twice this. With ``w = r/2`` it is ``sqrt(5)
+r``, whatever ``k`` is, where one noise for all blocks grows with the root of ``k``. This is a bound on the loss, so it is for
+pure differential privacy.
 
 *Persons.* A person's vectors are averaged. Both bounds are about the largest distance of two vectors in a norm, which no average
 of vectors exceeds.
