@@ -13,9 +13,10 @@ released, of public numbers and of public random numbers. So the rounds are an a
 (:func:`geodp.privacy.cost.compose`). The number of rounds is fixed: nothing stops when the data say so. Nothing else leaves: no
 labels of records and no sum of squared distances.
 
-*Clusters that lose their records.* A noisy count below its own noise tells nothing, so the centre would jump anywhere. Steps are
-therefore divided by at least the size of that noise, and a sum no longer than its noise moves nothing. Before the next round a centre that lost its records starts again next to the one
-with the largest noisy count. All of this is computed from what was released.
+*Clusters that lose their records.* A noisy count below its own noise tells nothing, and a step divided by it could end anywhere.
+Steps are therefore divided by at least the size of that noise, and a sum no longer than its noise moves nothing. Before the next
+round a centre that lost its records starts again next to the one with the largest noisy count. All of this is computed from what
+was released.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack, final
+from typing import TYPE_CHECKING, Any, Unpack, cast, final
 
 import numpy as np
 
@@ -39,7 +40,7 @@ from geodp.privacy.neighbours import Unit, replace_one
 from geodp.privacy.notions import Privacy, PureDP, privacy_of
 from geodp.privacy.splitting import split
 from geodp.receipt import SIMULATION, cost_in_words, cost_of_parts
-from geodp.records.dataset import Dataset, Whose
+from geodp.records.dataset import Dataset, Who, Whose
 from geodp.release import Account, computed
 from geodp.showing import Row, Shown
 from geodp.statistics.clusters import ClusterSums
@@ -183,7 +184,7 @@ def private_kmeans(
     account = Account.of(ledger, dataset, simulate)
     if simulate is not None and not isinstance(simulate, np.random.Generator):
         raise TypeError(f"simulate must be a numpy.random.Generator but is of type {type(simulate).__name__}")
-    data = Dataset.of(x, {**whose})
+    data = Dataset.of(x, cast(Who, whose))
     if data.by is not None or data.neighbours != "replace":
         raise ValueError("clusters are found among all records, whose number is public: leave out by, groups and neighbours")
     account.check_open()
@@ -269,10 +270,10 @@ class _Search:
             ends = [moved_center(ball, step)[0] for ball, step in zip(near, steps, strict=True)]
             self.centers = self._ball.clip(np.stack(ends))
             if plan is not plans[-1]:
-                self._start_again(np.flatnonzero(counts < least), int(np.argmax(counts)))
+                self._start_again(np.flatnonzero(counts < least).tolist(), int(np.argmax(counts)))
         return counts
 
-    def _start_again(self, lost: Array, largest: int) -> None:
+    def _start_again(self, lost: list[int], largest: int) -> None:
         for j in lost:
             if j != largest:
                 near = wide_ball(self._ball.manifold, self.centers[largest], _AGAIN * self._ball.radius)

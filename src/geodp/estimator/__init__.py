@@ -16,8 +16,9 @@ same process, warns once what they add up to; fits in other processes (``n_jobs`
 
 *What is private and what is not.* What a fit learned may be published: attributes that end with an underscore, among them its
 receipts ``releases_`` and what they cost together, ``cost_``. What :meth:`transform` and :meth:`predict` make **of private
-records is private data**: every row is about one record, and no noise hides it. So is a score on private records. :meth:`fit_transform` and :meth:`fit_predict`, which would
-hand out rows about the very records that a fit protects, refuse unless ``transform_private_records`` is true.
+records is private data**: every row is about one record, and no noise hides it. So is a score on private records.
+:meth:`fit_transform` and :meth:`fit_predict`, which would hand out rows about the very records that a fit protects, refuse unless
+``transform_private_records`` is true.
 """
 
 from geodp.estimator.classifier import PrivateMDM

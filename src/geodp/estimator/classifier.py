@@ -21,7 +21,7 @@ from geodp.privacy.neighbours import add_or_remove_one, change_one
 from geodp.privacy.notions import Privacy
 from geodp.privacy.splitting import split
 from geodp.receipt import Release
-from geodp.records.dataset import Change, Labels
+from geodp.records.dataset import Change, Dataset, Labels
 from geodp.records.persons import check_length, key_of, whole
 from geodp.release import private_mean, private_projected_mean
 
@@ -140,10 +140,13 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
         if self.neighbours == "add-remove":
             fit.neighbours = add_or_remove_one(fit.unit) if together else change_one(fit.unit)
         parts = [fit.own] if together else split(fit.own, [1.0 / len(names)] * len(names))
+        groups: Any = {"by": labels, "groups": names.tolist(), "labels": self.labels, "neighbours": self.neighbours}
+        if together:
+            # a sentence about public labels comes before anything is paid
+            Dataset(records, unit=ids, **groups).open(self.manifold_).groups()
         fit.pay(parts)
         place = fit.place(records, unit=ids, neighbours=self.neighbours)
         if together:
-            groups = {"by": labels, "groups": names.tolist(), "labels": self.labels, "neighbours": self.neighbours}
             means = self._means(records, place, fit.own, unit=ids, **groups, **fit.options)
             fit.releases.append(means)
             values = [means[name] for name in names.tolist()]
@@ -213,7 +216,8 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class whose private mean is nearest. Predictions about private records are private data."""
-        return self.classes_[self.transform(X).argmin(axis=1)]
+        nearest = self.transform(X).argmin(axis=1)
+        return self.classes_[nearest]
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """The softmax of the negative squared distances, as pyRiemann has it; no class counts more for being frequent."""

@@ -18,7 +18,7 @@ from geodp.files import parse_manifold
 from geodp.finding import BallRelease, private_ball
 from geodp.inputs import Array, real_number, refuse_mask
 from geodp.kmeans import KMeansRelease
-from geodp.manifolds import HPD, SPD, Euclidean, Manifold
+from geodp.manifolds import SPD, Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.privacy.cost import Cost, compose, cost_of
 from geodp.privacy.neighbours import Unit, replace_one
@@ -235,7 +235,7 @@ def read_records(estimator: PrivateEstimator, X: ArrayLike, *, fitting: bool) ->
     features = int(np.prod(shape[1:]))
     if fitting:
         estimator.n_features_in_ = features
-        given = _usual_manifold(shape, X) if estimator.manifold is None else estimator.manifold
+        given = _usual_manifold(shape) if estimator.manifold is None else estimator.manifold
         estimator.manifold_ = parse_manifold(given) if isinstance(given, str) else given
     manifold, layout = estimator.manifold_, estimator.layout
     expected = estimator.n_features_in_ if layout is not None or frame is not None else int(np.prod(manifold.point_shape))
@@ -265,8 +265,8 @@ def distances(estimator: PrivateEstimator, X: ArrayLike, points: Array, otherwis
         return np.stack([estimator.manifold_.raw_dist(point, records) for point in points], axis=1)
 
 
-def _usual_manifold(shape: tuple[int, ...], X: Any) -> Manifold:
+def _usual_manifold(shape: tuple[int, ...]) -> Manifold:
     """Square arrays are covariance matrices, and rows are vectors: the shape of the data is public."""
     if len(shape) == 3 and shape[1] == shape[2]:
-        return HPD(shape[1]) if np.iscomplexobj(X) else SPD(shape[1])
+        return SPD(shape[1])
     return Euclidean(int(np.prod(shape[1:])))

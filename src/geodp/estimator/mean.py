@@ -32,8 +32,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
     Parameters
     ----------
     manifold : Manifold or str
-        Where the records live. By default matrices of shape ``(n, k, k)`` are points of ``SPD(k)`` (of ``HPD(k)`` if they are
-        complex), and rows are vectors of a Euclidean space.
+        Where the records live. By default matrices of shape ``(n, k, k)`` are points of ``SPD(k)``, and rows are vectors of a
+        Euclidean space.
     center, radius
         The public ball; the centre is the origin of the manifold unless given.
     find : float
