@@ -22,9 +22,11 @@ import sklearn
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
+from typer.testing import CliRunner
 
 from geodp import SPD, Ball, Euclidean, GroupedRelease, Ledger, Manifold, Rotations, Sphere, frechet_mean
 from geodp.auditing.bounds import least_epsilon
+from geodp.cli import app
 from geodp.estimator import PrivateFrechetMean, PrivateKMeans, PrivateMDM, PrivateTangentSpace
 from geodp.finding import BallRelease
 from geodp.inputs import Array
@@ -210,7 +212,9 @@ def test_a_fit_is_one_charge_of_what_was_asked_for_with_a_receipt_and_a_second_i
     model = made(radius=6.0, **more, **given, ledger=ledger, dataset="study").fit(X, Y)
     (charge,) = ledger.history("study")
     assert charge.receipt is not None
-    assert ledger.check_receipt(charge.receipt) is None
+    (tmp_path / "receipt.json").write_text(charge.receipt)
+    ask = ["receipt", str(tmp_path / "receipt.json"), "--verify", "--ledger", f"sqlite:///{tmp_path}/budget.db"]
+    assert CliRunner().invoke(app, ask).output == "yes: the ledger keeps this very receipt\n"
     assert model.cost_ == charge.cost
     assert all(release.private and (release.dataset, release.charge) == ("study", charge.id) for release in model.releases_)
     assert isinstance(model.releases_[0], BallRelease) == bool(more.get("find"))
@@ -421,7 +425,12 @@ def test_a_release_of_clusters_says_what_it_is() -> None:
     found = private_kmeans(X, Ball(SPD(3), np.eye(3), 4.0), 3, epsilon=3.0, unit=np.arange(200) // 2)
     assert isinstance(found, KMeansRelease)
     assert (found.n, found.neighbours, found.private) == (100, "replace one person", True)
+    again = KMeansRelease.from_json(found.to_json())
+    assert again.to_json() == found.to_json()
     stored = json.loads(found.to_json())
+    for field, value in (("epsilon", 1.0), ("rounds", 2), ("n", 0), ("unit", "record"), ("counts", [1.0]), ("charge", 3)):
+        with pytest.raises(ValueError, match="not the JSON text of clusters"):
+            KMeansRelease.from_json(json.dumps(stored | {field: value}))
     assert (stored["summary"], stored["epsilon"], stored["rounds"]) == ("clusters", 3.0, 3)
     assert "PRIVATE CLUSTERS" in str(found)
     seeded = [private_kmeans(X, Ball(SPD(3), np.eye(3), 4.0), 3, 3.0, simulate=np.random.default_rng(1)) for _ in range(2)]

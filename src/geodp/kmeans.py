@@ -24,18 +24,19 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack, cast, final
+from typing import TYPE_CHECKING, Any, Unpack, cast, final, get_args
 
 import numpy as np
 
 from geodp._version import __version__
 from geodp.compute.passes import reproducible
+from geodp.files import parse_manifold
 from geodp.finding import moved_center, wide_ball
-from geodp.inputs import Array, moderate_length, real_number, whole_number
+from geodp.inputs import Array, is_line, moderate_length, real_number, whole_number
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.mechanism import Mechanism
-from geodp.privacy.cost import Cost, PureCost, pure_epsilon
+from geodp.privacy.cost import Cost, PureCost, cost_from_dict, pure_epsilon
 from geodp.privacy.neighbours import Unit, replace_one
 from geodp.privacy.notions import Privacy, PureDP, privacy_of
 from geodp.privacy.splitting import split
@@ -102,6 +103,43 @@ class KMeansRelease(Shown):
             },
             indent=2,
         )
+
+    @classmethod
+    def from_json(cls, text: str) -> KMeansRelease:
+        """The release that :meth:`to_json` stored, or a ``ValueError``."""
+        try:
+            stored = json.loads(text)
+            manifold = parse_manifold(stored["manifold"])
+            ball = Ball(manifold, stored["center"], stored["radius"])
+            privacy = privacy_of(*(stored.get(name) for name in ("epsilon", "delta", "rho", "mu")))
+            centers, counts = np.asarray(stored["centers"], dtype=np.float64), np.asarray(stored["counts"], dtype=np.float64)
+            n, rounds = whole_number(stored["n"], 1, "n"), whole_number(stored["rounds"], 1, "rounds")
+            cost = _cost(_plans(ball, len(centers), stored["reach"], n, privacy, rounds), privacy)
+            unit, dataset, charge = stored["unit"], stored["dataset"], stored["charge"]
+            found = cls(
+                centers, counts, ball, stored["reach"], rounds, n, privacy, cost, unit, dataset, charge, stored["private"],
+                stored["geodp"],
+            )  # fmt: skip
+            if (
+                stored["summary"] == "clusters"
+                and cost == cost_from_dict(stored["cost"])
+                and stored["notion"] == privacy.words
+                and centers.shape == (len(counts), *manifold.point_shape)
+                and manifold.valid(centers).all()
+                and counts.ndim == 1
+                and np.isfinite(counts).all()
+                and unit in get_args(Unit)
+                and stored["neighbours"] == found.neighbours
+                and isinstance(stored["private"], bool)
+                and (charge is None if dataset is None else is_line(dataset) and type(charge) is int and charge > 0)
+                and (stored["private"] or dataset is None)  # a simulation charges no budget
+                and is_line(stored["geodp"])
+            ):
+                return found
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+            pass
+        # no field is quoted: the text may be anything, such as a file of records
+        raise ValueError("this is not the JSON text of clusters that were found: pass what KMeansRelease.to_json returned")
 
     def head(self) -> str:
         return "PRIVATE CLUSTERS" if self.private else SIMULATION
@@ -190,8 +228,8 @@ def private_kmeans(
     account.check_open()
     members = data.open(ball.manifold)
     unit: Unit = "record" if data.unit is None else "person"
-    plans = [_Round.of(ball, clusters, reach, members.count, part) for part in split(privacy, [1.0 / rounds] * rounds)]
-    cost = cost_of_parts([plan.cost for plan in plans], privacy)
+    plans = _plans(ball, clusters, reach, members.count, privacy, rounds)
+    cost = _cost(plans, privacy)
     account.check(cost, privacy, replace_one(unit))
     charge = account.charge(cost, privacy, f"{clusters} clusters on {ball.manifold}", replace_one(unit))
     search = _Search(ball, clusters, np.random.default_rng(seed))
@@ -248,6 +286,14 @@ class _Round:
             noisy = np.stack([self.noise.simulate(row, 1, simulate)[0] for row in true])
         noisy = noisy.reshape(rows.shape) * self.n
         return noisy[:, 0] / self.sums.weight, noisy[:, 1:]
+
+
+def _plans(ball: Ball, clusters: int, reach: float, n: int, privacy: Privacy, rounds: int) -> list[_Round]:
+    return [_Round.of(ball, clusters, reach, n, part) for part in split(privacy, [1.0 / rounds] * rounds)]
+
+
+def _cost(plans: list[_Round], privacy: Privacy) -> Cost:
+    return cost_of_parts([plan.cost for plan in plans], privacy)
 
 
 @final
