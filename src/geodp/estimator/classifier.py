@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin, TransformerMixin
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -45,8 +46,8 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
 
     *Predictions* are a function of the private means and of the record alone: how frequent a class is does not count.
 
-    **What** :meth:`predict` **,** :meth:`transform` **and** :meth:`score` **make of private records is private data**, and *fits
-    add up*: see :mod:`geodp.estimator`.
+    **What** ``predict``, ``transform`` **and** ``score`` **make of private records is private data**, and *fits add up*: see
+    :mod:`geodp.estimator`.
 
     Parameters
     ----------
@@ -71,7 +72,8 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
     ----------
     classes_ : the classes, sorted.
     means_ : the private means, ``(n_classes, *point_shape)``; also ``covmeans_``, as pyRiemann calls them.
-    releases_, cost_ : the receipts of the fit, and what they cost together; they may be published.
+    releases_ : the receipts of the fit; they may be published.
+    cost_ : what they cost together.
     ball_ : the public ball, given or found; None with projected means.
     n_features_in_ : the number of entries of a record.
 
@@ -189,6 +191,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
             labels = whole(y, "y")
         else:
             labels = column_or_1d(y, warn=True)
+            assert_all_finite(labels, input_name="y")
             check_classification_targets(labels)
             names = np.unique(labels) if names is None else names
         check_length(labels, "y", n)

@@ -40,14 +40,15 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
     random_state : int
         Of the public directions in which the centres start. Another one costs another fit.
     transform_private_records : bool
-        Whether :meth:`fit_predict` and :meth:`fit_transform` may hand out labels and distances of the very records that the fit
+        Whether ``fit_predict`` and ``fit_transform`` may hand out labels and distances of the very records that the fit
         protects.
 
     Attributes
     ----------
     cluster_centers_ : the private centres, ``(n_clusters, *point_shape)``.
     counts_ : noisy numbers of the records of each cluster in the last round.
-    releases_, cost_ : the receipts of the fit, and what they cost together; they may be published.
+    releases_ : the receipts of the fit; they may be published.
+    cost_ : what they cost together.
     ball_ : the public ball, given or found.
     n_features_in_ : the number of entries of a record.
 

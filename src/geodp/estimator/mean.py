@@ -57,7 +57,8 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
     ----------
     location_ : the private mean, an array of the manifold's ``point_shape``; it may be published.
     receipt_ : the :class:`geodp.Release` of the mean; it may be published.
-    releases_, cost_ : all releases of the fit, that of the ball included, and what they cost together.
+    releases_ : all releases of the fit, that of the ball included.
+    cost_ : what they cost together.
     ball_ : the public ball, given or found.
     n_features_in_ : the number of entries of a record.
 
@@ -148,7 +149,7 @@ class PrivateTangentSpace(PrivateFrechetMean):
     Attributes
     ----------
     reference_ : the private reference point; it may be published.
-    receipt_, releases_, cost_, ball_ : as for :class:`PrivateFrechetMean`.
+    receipt_ : the :class:`geodp.Release` of that point; the other attributes are those of :class:`PrivateFrechetMean`.
 
     >>> import numpy as np
     >>> x = np.tile(np.eye(2), (500, 1, 1))

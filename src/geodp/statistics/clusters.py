@@ -5,7 +5,7 @@ The points ``m_1 ... m_k`` are public: a start, or what an earlier round release
 the normal coordinates of ``x`` at ``m_j``, shortened to a public length ``r``, and ``w`` is a constant. So the mean of these
 vectors holds the share of the records in each cluster, times ``w``, and the sum of their coordinates. What is no point of the
 manifold becomes zero. The vector is a function of the record alone, in floats too: which centre is nearest to a record must not
-depend on how others round (:class:`geodp.statistics.counts.NormalCoordinates`).
+depend on how others round (``NormalCoordinates`` in ``geodp.statistics.counts``).
 
 *Sensitivity, one noise for all blocks.* Replacing one record moves the sum by ``|v - v'|``. In the same block that is ``|u - u'|
 <= 2 r``, since ``w`` cancels; in two blocks the vectors are orthogonal, so it is at most ``sqrt(2 (w^2 + r^2))``. With ``w = r``
