@@ -295,6 +295,20 @@ def test_a_person_in_all_classes_is_protected_in_all_of_them() -> None:
     assert sum(release.epsilon for release in hidden.releases_) <= 1.0
 
 
+@pytest.mark.parametrize("classes", [["calm"], ["calm", "loud"]], ids=len)
+@pytest.mark.parametrize("labels", ["public", "private"])
+def test_persons_in_all_classes_are_charged_once_however_many_classes_there_are(
+    classes: list[str], labels: str, tmp_path: Path
+) -> None:
+    ledger, here = Ledger(f"sqlite:///{tmp_path}/budget.db"), np.isin(Y, classes)
+    ledger.open("study", epsilon=1, neighbours="replace one person")
+    model = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all classes", labels=labels, classes=classes)
+    model.set_params(ledger=ledger, dataset="study").fit(X[here], Y[here], unit=np.arange(200)[here] // 4)
+    (charge,) = ledger.history("study")
+    assert float(charge.epsilon) == pytest.approx(1.0)
+    assert all(release.charge == charge.id for release in model.releases_)
+
+
 def test_on_compact_spaces_no_ball_is_needed() -> None:
     rng = np.random.default_rng(6)
     y = np.arange(400) % 2

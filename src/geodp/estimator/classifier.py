@@ -154,7 +154,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
             values = [means[name] for name in names.tolist()]
         else:
             each = zip(names.tolist(), parts, strict=True)
-            values = [self._mean_of(name, records, labels, ids, place, part) for name, part in each]
+            values = [self._mean_of(name, records, labels, ids, place, part, **fit.options) for name, part in each]
             fit.releases += values
         fit.end()
         self.classes_, self.ball_ = names, place if isinstance(place, Ball) else None
@@ -168,13 +168,13 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
             raise ValueError("projected means, without a ball, have a noise of their own: leave out mechanism and law")
         return private_projected_mean(x, place, **part.parameters(), **more)
 
-    def _mean_of(self, name: Any, x: Array, labels: Any, ids: Any, place: Ball | Manifold, part: Privacy) -> Release:
+    def _mean_of(self, name: Any, x: Array, labels: Any, ids: Any, place: Ball | Manifold, part: Privacy, **more: Any) -> Release:
         """The mean of one class, about persons who may be in others too."""
         keys = np.array([key_of(label) for label in labels.tolist()])
         inside = np.flatnonzero(keys == key_of(name))
         # who is in a class is private with its labels: then the number of persons is, too
         hidden = "add-remove" if self.labels == "private" else self.neighbours
-        return self._means(x[inside], place, part, unit=ids[inside], neighbours=hidden)
+        return self._means(x[inside], place, part, unit=ids[inside], neighbours=hidden, **more)
 
     def _labels(self, y: Any, n: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """The label of each record, and the classes. Of private labels nothing is looked at but how many there are."""

@@ -105,12 +105,12 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
         records = read_records(self, X, fitting=True)
         fit = Fit(self, "record" if unit is None else "person")
         fit.pay([fit.own])
-        self.ball_ = fit.ball(records, unit=unit)
+        ball = fit.ball(records, unit=unit)
         options = {"rounds": self.rounds, "reach": self.reach, "seed": self.random_state, "unit": unit, **fit.options}
-        release = private_kmeans(records, self.ball_, self.n_clusters, **fit.own.parameters(), **options)
+        release = private_kmeans(records, ball, self.n_clusters, **fit.own.parameters(), **options)
         fit.releases.append(release)
         fit.end()
-        self.cluster_centers_, self.counts_ = release.centers, release.counts
+        self.ball_, self.cluster_centers_, self.counts_ = ball, release.centers, release.counts
         return self
 
     def transform(self, X: ArrayLike) -> Array:

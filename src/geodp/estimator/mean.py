@@ -111,10 +111,11 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
         records = read_records(self, X, fitting=True)
         fit = Fit(self, "record" if unit is None else "person")
         fit.pay([fit.own])
-        self.ball_ = fit.ball(records, unit=unit)
+        ball = fit.ball(records, unit=unit)
         options = {"mechanism": self.mechanism, "law": self.law, "unit": unit, **fit.options}
-        fit.releases.append(private_mean(records, self.ball_, **fit.own.parameters(), **options))
+        fit.releases.append(private_mean(records, ball, **fit.own.parameters(), **options))
         fit.end()
+        self.ball_ = ball
         self.receipt_: Release = self.releases_[-1]  # type: ignore[assignment]
         self.location_: Array = self.receipt_.value
         return self
