@@ -29,7 +29,7 @@ FILE, PAGE = HERE / "learning.json", HERE / "guides" / "learning.md"
 GESTURES = ("paper", "rock", "scissors")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SPLITS, FITS = 20, 20
-#: What somebody who knows the armband would name: variances from a fifth to two hundred squared steps of its sensor.
+#: Chosen with these data in view, which a study must not do: variances from a fifth to two hundred squared steps of the sensor.
 BALL = {"center": 20.0 * np.eye(8), "radius": 5.0}
 WIDE = {"radius": 30.0, "find": 0.2}
 

@@ -472,8 +472,8 @@ def test_the_guide_shows_what_was_measured_and_noise_costs_what_it_says() -> Non
 def test_on_muscle_signals_the_private_classifier_nearly_reaches_that_of_pyriemann() -> None:
     """At epsilon 4 for a window, a third would be guessing.
 
-    Of 100 fits on this split, at 0.719 for pyRiemann, the mean was 0.696, the standard deviation 0.019 and the least 0.601. The limit
-    is nine deviations below the mean, so a false alarm is far rarer than 1 in 100.
+    Of 100 fits on this split, at 0.719 for pyRiemann, the mean was 0.696, the standard deviation 0.019 and the least 0.601. The
+    limit is nine deviations below the mean, so a false alarm is far rarer than 1 in 100.
     """
     classification = pytest.importorskip("pyriemann.classification", reason="pyRiemann is not installed")
     sys.path.insert(0, str(DOCS))

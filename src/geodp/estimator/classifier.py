@@ -42,7 +42,9 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
     labels are public, a replaced pair changes one class, and all means cost what one costs. If they are private it may change
     two, so each class has half of the privacy, and a noisy count is part of it. If a ball is searched for, that is a release of
     its own, and the costs add up. With ``unit_in="all classes"`` a person may be in every class, so each class is a release of
-    its own about all persons, with an equal part of the privacy, and these costs add up too.
+    its own about the persons in it, with an equal part of the privacy, and these costs add up too. If labels are private, a
+    replaced person may leave, enter or change in each class, so each release protects all three
+    (``neighbours="add-remove"``).
 
     *Predictions* are a function of the private means and of the record alone: how frequent a class is does not count.
 
