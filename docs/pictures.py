@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -408,6 +409,23 @@ def people() -> None:
     _finish(figure, axes, "people.png")
 
 
+def learning() -> None:
+    """The accuracy of private classifiers on muscle signals, as ``docs/learning.py`` measured it."""
+    found = json.loads((IMAGES.parent / "learning.json").read_text())
+    figure, axes = _figure()
+    axes.axhline(found["MDM"], color="black", linewidth=1.4, label="pyRiemann, not private")
+    for (name, row), colour, line in zip(
+        found["classifiers"].items(), (BLUE, GREEN, BLUE, ORANGE, GREY), ("o-", "o-", "s--", "o-", "o-"), strict=True
+    ):
+        axes.semilogx(found["epsilons"], row, line, color=colour, linewidth=2, label=name)
+    axes.axhline(1.0 / 3.0, color="black", linewidth=1.0, linestyle=":", label="guessing")
+    axes.set(xlabel="epsilon", ylabel="accuracy", ylim=(0.2, 0.8), title="Rock, paper, scissors: SPD(8), what is protected")
+    axes.set_xticks(found["epsilons"], [f"{epsilon:g}" for epsilon in found["epsilons"]], minor=False)
+    axes.minorticks_off()
+    figure.set_size_inches(9.6, 4.6)
+    _finish(figure, axes, "learning.png", loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
 def many_records() -> None:
     figure, axes = _figure()
     counts = np.geomspace(1e3, 1e9, 25).astype(int)
@@ -587,6 +605,7 @@ PICTURES = {
         summary,
         geodesics,
         people,
+        learning,
         many_records,
         torus,
         sensitivity_curves,

@@ -72,15 +72,16 @@ def test_a_pickle_without_a_password_says_nothing_about_one() -> None:
         ledger.remaining("study")
 
 
-def test_a_pickle_of_an_estimator_holds_no_password_either() -> None:
+@pytest.mark.parametrize("name", ["PrivateFrechetMean", "PrivateTangentSpace", "PrivateMDM", "PrivateKMeans"])
+def test_a_pickle_of_an_estimator_holds_no_password_either(name: str) -> None:
     pytest.importorskip("psycopg")
     pytest.importorskip("sklearn")
     from sklearn.base import clone
 
-    from geodp.estimator import PrivateFrechetMean
+    from geodp import estimator
 
     ledger = Ledger(WITH_SECRETS["in the address"])
-    model = PrivateFrechetMean("Sphere(2)", ledger=ledger, dataset="study")
+    model = getattr(estimator, name)(manifold="Sphere(2)", ledger=ledger, dataset="study")
     assert SECRET.encode() not in pickle.dumps(model)
     assert SECRET not in repr(model) + model._repr_html_()
     # a clone works in this process: it has the ledger itself

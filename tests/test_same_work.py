@@ -197,9 +197,11 @@ def test_no_pass_meets_a_record_outside_the_ball(
 
 def test_an_estimator_that_is_given_a_memory_map_does_not_take_it_for_an_array(tmp_path: Path) -> None:
     estimator = pytest.importorskip("geodp.estimator")
+    from geodp.estimator import common
+
     np.save(tmp_path / "x.npy", inside(ball_of(SPD(2)), 50).reshape(50, 4))
     stored = np.load(tmp_path / "x.npy", mmap_mode="r")
-    assert chunks._on_disk(estimator.PrivateFrechetMean("SPD(2)")._records(stored))
+    assert chunks._on_disk(common.read_records(estimator.PrivateFrechetMean("SPD(2)"), stored, fitting=True))
     assert not chunks._on_disk(np.array(stored))
     with (tmp_path / "x.npy").open("rb") as file:
         assert not chunks._on_disk(np.frombuffer(file.read(), dtype=np.uint8))

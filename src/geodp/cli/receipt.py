@@ -13,7 +13,10 @@ from geodp.cli.options import check_picture
 
 if TYPE_CHECKING:
     from geodp.finding import BallRelease
+    from geodp.kmeans import KMeansRelease
     from geodp.receipt import GroupedRelease, Release
+
+    AnyRelease = BallRelease | GroupedRelease | KMeansRelease | Release
 
 #: The longest receipt in bytes. A longer file is not a receipt, and may be a file of records.
 _LONGEST = 2**26
@@ -86,7 +89,7 @@ def _beside(release: object, spread: object) -> str:
     return release.verdict(spread)
 
 
-def read_release(file: Path) -> Release | BallRelease | GroupedRelease:
+def read_release(file: Path) -> AnyRelease:
     """The release in a file; raises if it is not one."""
     return _read(_text_of(file))
 
@@ -102,9 +105,10 @@ def _text_of(file: Path) -> str:
     raise ValueError(f"{file} is not a receipt: give a file that geodp mean --out wrote")
 
 
-def _read(text: str) -> Release | BallRelease | GroupedRelease:
+def _read(text: str) -> AnyRelease:
     """A release of any kind. The error quotes nothing, because the text may be anything, even a file of records."""
     from geodp.finding import BallRelease
+    from geodp.kmeans import KMeansRelease
     from geodp.receipt import GroupedRelease, Release
 
     try:
@@ -113,13 +117,18 @@ def _read(text: str) -> Release | BallRelease | GroupedRelease:
         stored = None
     if not isinstance(stored, dict) or "geodp" not in stored:
         raise ValueError("this file is not a receipt of geodp: give one that geodp mean --out or to_json wrote")
-    kinds: dict[Any, type[Release | BallRelease | GroupedRelease]] = {"ball": BallRelease, "groups": GroupedRelease}
+    if "estimator" in stored:
+        raise ValueError("this is the receipt of a fit, of several releases: give one of them, or --verify it")
+    kinds: dict[Any, type[AnyRelease]] = {"ball": BallRelease, "groups": GroupedRelease, "clusters": KMeansRelease}
     return kinds.get(stored.get("summary"), Release).from_json(text)
 
 
 def _contradicts_itself(text: str) -> str | None:
+    stored = json.loads(text)
+    releases = stored["releases"] if isinstance(stored, dict) and "estimator" in stored else [stored]
     try:
-        _read(text)
+        for release in releases:
+            _read(json.dumps(release))
     except ValueError as error:
         return f"the ledger keeps this text, but {error}"
     return None
