@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack, cast, final, get_args
+from typing import TYPE_CHECKING, Any, Unpack, final, get_args
 
 import numpy as np
 
@@ -41,7 +41,7 @@ from geodp.privacy.neighbours import Unit, replace_one
 from geodp.privacy.notions import Privacy, PureDP, privacy_of
 from geodp.privacy.splitting import split
 from geodp.receipt import SIMULATION, cost_in_words, cost_of_parts
-from geodp.records.dataset import Dataset, DatasetOptions, Whose
+from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import Account, computed
 from geodp.showing import Row, Shown
 from geodp.statistics.clusters import ClusterSums
@@ -173,7 +173,7 @@ def private_kmeans(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     simulate: np.random.Generator | None = None,
-    **whose: Unpack[Whose],
+    **who: Unpack[DatasetOptions],
 ) -> KMeansRelease:
     r"""Centres of clusters of records, released with differential privacy: k-means on a manifold.
 
@@ -201,7 +201,7 @@ def private_kmeans(
         Of the public random directions in which the centres start, evenly spread about the centre of the ball.
     ledger, dataset, simulate
         As for :func:`geodp.private_mean`. The whole cost is charged once, before anything is drawn.
-    whose
+    who
         ``unit``, as for :class:`geodp.Dataset`.
 
     >>> import numpy as np
@@ -222,7 +222,7 @@ def private_kmeans(
     account = Account.of(ledger, dataset, simulate)
     if simulate is not None and not isinstance(simulate, np.random.Generator):
         raise TypeError(f"simulate must be a numpy.random.Generator but is of type {type(simulate).__name__}")
-    data = Dataset.of(x, cast(DatasetOptions, whose))
+    data = Dataset.of(x, who)
     if data.by is not None or data.neighbours != "replace":
         raise ValueError("clusters are found among all records, whose number is public: leave out by, groups and neighbours")
     account.check_open()
