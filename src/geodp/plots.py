@@ -31,11 +31,12 @@ from geodp.manifolds.ball import Ball
 from geodp.manifolds.notation import Notation
 from geodp.mechanisms.tangent import stretch_of_log
 from geodp.planning import Plan, plan
-from geodp.privacy.ledger import Ledger
+from geodp.privacy.ledger import Budget, Ledger
 from geodp.privacy.notions import Privacy
 from geodp.privacy.risk import Risk
 from geodp.receipt import SIMULATION, CoverageRelease, GroupedRelease, Release
 from geodp.regions import Comparison, ConfidenceRegion
+from geodp.session import Session
 from geodp.spread import Components, CovarianceRelease, VarianceRelease
 
 if TYPE_CHECKING:
@@ -729,8 +730,16 @@ def _cycled(count: int) -> Sequence[str]:
 
 @_figure.register
 def _(ledger: Ledger) -> Figure:
+    return _budgets([ledger.budget(name) for name in ledger.datasets()])
+
+
+@_figure.register
+def _(session: Session) -> Figure:
+    return _budgets([session.budget])
+
+
+def _budgets(budgets: list[Budget]) -> Figure:
     """How much of every budget is spent."""
-    budgets = [ledger.budget(name) for name in ledger.datasets()]
     figure = Figure(figsize=(6.4, 1.6 + 0.35 * len(budgets)), layout="constrained")
     axes = figure.add_subplot()
     names = [budget.dataset for budget in budgets]

@@ -681,10 +681,9 @@ def released(order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: A
     _check_options(None, simulate)
     account.check_open()
     members = data.open(order.manifold)
-    unit: Unit = "record" if data.unit is None else "person"
-    counted = data.neighbours == "add-remove"
-    neighbours = change_one(unit) if counted else replace_one(unit)
-    order = replace(order, unit=unit, counted=counted, neighbours=neighbours, written=members.dataset.notation(order.manifold))
+    unit, counted = unit_of(data), data.neighbours == "add-remove"
+    written = members.dataset.notation(order.manifold)
+    order = replace(order, unit=unit, counted=counted, neighbours=protected_neighbours(data), written=written)
     if data.by is None:
         return _one_release(_Job(order, members, simulate, progress), account)
     whole = order
@@ -692,7 +691,6 @@ def released(order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: A
         # a record that changes its group leaves one and enters another: two releases of which each protects that
         share = order.privacy if counted else halves(order.privacy)
         order = replace(order, privacy=share, counted=True, neighbours=add_or_remove_one(unit))
-        whole = replace(whole, neighbours=add_or_remove_one(unit)) if counted else whole
     groups = members.groups()
     jobs: dict[Any, _Job] = {name: _Job(order, members.select(keep), simulate) for name, keep in groups.items()}
     for job in jobs.values():
@@ -700,6 +698,19 @@ def released(order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: A
             # a public group without records: its release says nothing, and everyone may know
             job.members = members.select(np.arange(0), 1)
     return _group_releases(jobs, whole, account)
+
+
+def unit_of(data: Dataset) -> Unit:
+    """What each of ``n`` is."""
+    return "record" if data.unit is None else "person"
+
+
+def protected_neighbours(data: Dataset) -> str:
+    """The neighbours that a release of these records is about; if it is by group, that of all groups together."""
+    unit = unit_of(data)
+    if data.neighbours == "replace":
+        return replace_one(unit)
+    return change_one(unit) if data.by is None else add_or_remove_one(unit)
 
 
 def _one_release(job: _Job, account: Account) -> Release:

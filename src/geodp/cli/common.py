@@ -104,4 +104,5 @@ _SAID_IN_PYTHON = {
     r"^compose (is|must)\b": r"--compose \1",
     r"\bmechanism='(\w+)'": r"--mechanism \1",
     r"\blaw='(\w+)'": r"--law \1",
+    r"\bstart from a wide ball, such as one of radius=": "start from a wide --radius, such as ",
 }

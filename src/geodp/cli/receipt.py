@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -54,7 +54,9 @@ def receipt_command(
             check_picture(plot)
         text = _text_of(file)
         if not verify:
-            release = _read(text)
+            from geodp.session import release_from_json
+
+            release = release_from_json(text)
             beside = None if spread is None else _beside(release, read_release(spread))
             if plot is not None:
                 release.plot(plot)
@@ -90,7 +92,9 @@ def _beside(release: object, spread: object) -> str:
 
 def read_release(file: Path) -> Release | BallRelease | GroupedRelease:
     """The release that a file holds, or a sentence."""
-    return _read(_text_of(file))
+    from geodp.session import release_from_json
+
+    return release_from_json(_text_of(file))
 
 
 def _text_of(file: Path) -> str:
@@ -104,24 +108,11 @@ def _text_of(file: Path) -> str:
     raise ValueError(f"{file} is no receipt: give a file that geodp mean --out wrote")
 
 
-def _read(text: str) -> Release | BallRelease | GroupedRelease:
-    """A release of any kind, or a sentence that quotes nothing: the text may be anything, such as a file of records."""
-    from geodp.finding import BallRelease
-    from geodp.receipt import GroupedRelease, Release
-
-    try:
-        stored = json.loads(text)
-    except (ValueError, RecursionError):
-        stored = None
-    if not isinstance(stored, dict) or "geodp" not in stored:
-        raise ValueError("this file is no receipt of geodp: give one that geodp mean --out wrote, or what to_json returned")
-    kinds: dict[Any, type[Release | BallRelease | GroupedRelease]] = {"ball": BallRelease, "groups": GroupedRelease}
-    return kinds.get(stored.get("summary"), Release).from_json(text)
-
-
 def _contradicts_itself(text: str) -> str | None:
+    from geodp.session import release_from_json
+
     try:
-        _read(text)
+        release_from_json(text)
     except ValueError as error:
         return f"the ledger keeps this text, but {error}"
     return None
