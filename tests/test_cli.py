@@ -393,10 +393,21 @@ def test_check_counts_records_and_says_loudly_that_it_is_not_private(tmp_path: P
     result = run("check", tmp_path / "x.npy", *SPHERE)
     assert result.exit_code == 0
     assert "NOT PRIVATE" in result.stdout.splitlines()[0]
-    rows = {
-        line.split("│")[1].strip(): [cell.strip() for cell in line.split("│")[2:4]] for line in result.stdout.splitlines()[4:-1]
-    }
+    assert "You may fix how the file is read" in result.stdout.splitlines()[-1]
+    lines = [line.split("│") for line in result.stdout.splitlines() if line.startswith("│")]
+    rows = {line[1].strip(): [cell.strip() for cell in line[2:4]] for line in lines}
     assert rows == {"valid and in the ball": ["3", "0, 2, 3"], "outside the ball": ["1", "1"], "not points": ["2", "4, 5"]}
+
+
+def test_check_takes_a_ball_that_was_found(tmp_path: Path) -> None:
+    x = Sphere(2).exp([0.0, 0.0, 1.0], np.column_stack([np.random.default_rng(0).normal(0.0, 0.1, (500, 2)), np.zeros(500)]))
+    np.save(tmp_path / "x.npy", x)
+    found = geodp.private_ball(x, Sphere(2), epsilon=2.0)
+    (tmp_path / "ball.json").write_text(found.to_json())
+    inside = int(found.ball.contains(x).sum())
+    result = run("check", tmp_path / "x.npy", "--ball", tmp_path / "ball.json")
+    assert result.exit_code == 0
+    assert re.search(rf"valid and in the ball │ {inside} ", result.stdout)
 
 
 def test_the_demonstration_works_in_two_directories_and_keeps_a_budget(tmp_path: Path) -> None:
