@@ -340,6 +340,28 @@ def tradeoff() -> None:
     _finish(figure, axes, "tradeoff.png", loc="lower right")
 
 
+def surer() -> None:
+    """How sure an attacker can become, against how sure they were: any release of pure epsilon."""
+    figure, axes = _figure(5.8, 5.4)
+    priors = np.linspace(0.0, 1.0, 201)
+    for epsilon, colour in zip((3.0, 2.0, 1.0, 0.5, 0.1), ("black", "#D55E00", "#0072B2", "#009E73", "#CC79A7"), strict=True):
+        found = geodp.Risk((PureCost(epsilon),))
+        axes.plot(priors, [found.posterior(float(prior)) for prior in priors], color=colour, linewidth=2, label=f"{epsilon:g}")
+    axes.plot([0.0, 1.0], [0.0, 1.0], ":", color=GREY, linewidth=1.5, label="nothing learned")
+    percents = np.arange(0.0, 1.01, 0.2), [f"{percent}%" for percent in range(0, 101, 20)]
+    axes.set_xticks(*percents)
+    axes.set_yticks(*percents)
+    axes.set(
+        xlabel="how sure the attacker was",
+        ylabel="how sure after everything that was released, at most",
+        xlim=(0.0, 1.0),
+        ylim=(0.0, 1.0),
+        aspect="equal",
+        title="What a total can reveal about one person",
+    )
+    _finish(figure, axes, "surer.png", loc="lower right", title="total epsilon")
+
+
 def summary() -> None:
     """The mean change between two scans of each person: records, their mean, and private releases of it."""
     rng = np.random.default_rng(12)
@@ -584,6 +606,7 @@ PICTURES = {
         budget,
         notions,
         tradeoff,
+        surer,
         summary,
         geodesics,
         people,

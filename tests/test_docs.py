@@ -104,6 +104,15 @@ def test_a_wrong_output_and_a_failing_block_are_noticed(tmp_path: Path, monkeypa
         run_commands("$ geodp mean nothing.csv --manifold SPD(2) --radius 1 -e 1\n", "here")
 
 
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page != DOCS / "index.md"], ids=lambda page: str(page.relative_to(DOCS))
+)
+def test_every_page_says_first_what_its_reader_can_do_after_it(page: Path) -> None:
+    title, first = page.read_text().split("\n\n")[:2]
+    assert title.startswith("# ")
+    assert first.startswith("After this page you ")
+
+
 # ---------------------------------------------------------------------- what people are told agrees
 
 
