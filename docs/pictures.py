@@ -37,11 +37,10 @@ def overview() -> None:
     release = geodp.private_mean(records, ball, epsilon=1.0, simulate=rng)
     draws = geodp.Laplace(sphere, release.scale).sample(mean, 600, rng)
 
-    figure = Figure(figsize=(9.6, 5.2), layout="constrained")
-    for column, (title, zoom) in enumerate(
-        (("records in a public ball", 1.0), ("the mean and 600 private releases, 18 times closer", 0.055))
-    ):
-        axes = figure.add_subplot(1, 2, column + 1)
+    figure = Figure(figsize=(7.4, 5.0))
+    titles = (("records in a public ball", 1.0), ("600 private releases,\n18 times closer", 0.055))
+    for column, (title, zoom) in enumerate(titles):
+        axes = figure.add_axes((0.01 + 0.5 * column, 0.25, 0.48, 0.62))
         flat = _view(center if column == 0 else mean)
         if column == 0:
             _globe(axes, flat)
@@ -52,9 +51,10 @@ def overview() -> None:
             circle = _circle(sphere, mean, release.error_quantile(0.95))
             axes.plot(*flat(circle).T, color="black", linewidth=1.2, label="95% error, known beforehand")
         axes.plot(*flat(mean[None]).T, "o", color=BLUE, markersize=7, label="Fréchet mean")
-        axes.set(xlim=(-1.05 * zoom, 1.05 * zoom), ylim=(-1.05 * zoom, 1.05 * zoom), aspect="equal", title=title)
+        axes.set(xlim=(-1.05 * zoom, 1.05 * zoom), ylim=(-1.05 * zoom, 1.05 * zoom), aspect="equal")
+        axes.set_title(title, fontsize=14)
         axes.set_axis_off()
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, -0.2), ncols=1, frameon=False, fontsize=9)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=1, frameon=False, fontsize=13, handlelength=1.2)
     figure.savefig(IMAGES / "overview.png", dpi=150)
 
 
