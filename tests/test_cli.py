@@ -26,7 +26,6 @@ import pytest
 import typer
 from cases import random_points
 from permissions import unprivileged
-from rich.progress import Progress
 from scipy.spatial.transform import Rotation
 from typer.testing import CliRunner
 
@@ -34,7 +33,7 @@ import geodp.release
 from geodp import SPD, Ball, Ledger, Manifold, Release, Rotations, Sphere, private_mean
 from geodp.cli import app
 from geodp.cli.common import DEFAULT_LEDGER
-from geodp.cli.options import MANIFOLDS, progress_bar
+from geodp.cli.options import MANIFOLDS
 from geodp.finding import BallRelease
 from geodp.inputs import Array
 from geodp.manifolds.registry import registered
@@ -881,31 +880,6 @@ def test_a_paid_release_whose_receipt_cannot_be_kept_is_printed_with_a_warning(
     assert result.exit_code == 0
     assert json.loads(result.stdout)["charge"] == 1
     assert re.fullmatch(r"warning: charge 1 is entered [^\n]+Do not release again[^\n]+\n", result.stderr), result.stderr
-
-
-def test_the_bar_shows_the_records_of_the_first_pass_and_not_how_many_passes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    bars: list[Progress] = []
-
-    class Seen(Progress):
-        def __init__(self, *columns: Any, **options: Any) -> None:
-            super().__init__(*columns, **options)
-            bars.append(self)
-
-    monkeypatch.setattr("geodp.cli.options.Progress", Seen)
-
-    def shown(passes: int) -> list[list[tuple[str, float]]]:
-        with progress_bar("mean") as progress:
-            seen = []
-            for iteration in range(1, passes + 1):
-                for done in (40, 100):
-                    progress(iteration, done, 100)
-                    seen.append([(task.description, task.completed) for task in bars[-1].tasks if task.visible])
-        return seen
-
-    once, often = shown(1), shown(4)
-    assert once[0] == [("mean: 40 records", 40)]
-    assert len(once[-1]) == 1
-    assert often == once + [once[-1]] * 6
 
 
 def test_the_package_runs_as_a_module() -> None:

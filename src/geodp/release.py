@@ -51,6 +51,7 @@ from geodp.privacy.cost import Cost, cost_of
 from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import halves
+from geodp.progress import Progress
 from geodp.receipt import (
     EXACT,
     KINDS,
@@ -67,7 +68,7 @@ from geodp.receipt import (
 from geodp.records.chunks import only_the_kind
 from geodp.records.dataset import Change, Dataset, Labels, Members, Who
 from geodp.statistics.counts import Count, Coverage
-from geodp.statistics.mean import FrechetMean, Progress
+from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean
 from geodp.statistics.sensitivity import Bound
 from geodp.statistics.statistic import ClaimedSummary, Statistic
@@ -96,7 +97,7 @@ class MeanOptions(Options, total=False):
     bound: Bound
     project: bool | None
     coverage: float
-    progress: Progress | None
+    progress: Progress | bool | None
 
 
 # ---------------------------------------------------------------------- releasing
@@ -146,7 +147,7 @@ def private_mean(
     dataset: str | None = None,
     project: bool | None = None,
     simulate: np.random.Generator | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **who: Unpack[Who],
 ) -> Release | GroupedRelease:
     r"""The Fréchet mean of records in a public ball, released with differential privacy.
@@ -604,7 +605,7 @@ class _Job:
         order: Order,
         members: Members | None,
         simulate: np.random.Generator | None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         true: Array | None = None,
     ) -> None:
         self.order, self.members, self.simulate, self.progress = order, members, simulate, progress
@@ -675,7 +676,9 @@ class _Job:
         )
 
 
-def released(order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: Any, progress: Progress | None = None) -> Any:
+def released(
+    order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: Any, progress: Progress | bool | None = None
+) -> Any:
     """The release of what was ordered, or one for each group."""
     account = Account.of(ledger, dataset, simulate)
     _check_options(None, simulate)

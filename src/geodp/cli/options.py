@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, final
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from geodp.cli.common import DEFAULT_LEDGER, errors, url_of
+from geodp.cli.common import DEFAULT_LEDGER, url_of
 from geodp.files.writing import check_place
 from geodp.manifolds.registry import form, own
 
@@ -211,26 +208,6 @@ def open_book(
     if dataset is None and ledger is not None:
         raise ValueError("--ledger goes with --dataset, the name of a data set in it")
     return None if dataset is None else Ledger(url_of(ledger or DEFAULT_LEDGER))
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int, int | None], None]]:
-    """A bar for long passes over the data, on the error stream; gone when done.
-
-    It counts the records of the first pass, which are public, and not the passes, which depend on the data.
-    """
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        first, further = bar.add_task(title, total=None), bar.add_task(f"{title}: to the last digit", total=None, visible=False)
-
-        def show(iteration: int, done: int, total: int | None) -> None:
-            if iteration == 1 and (total is None or done < total):
-                bar.update(first, description=f"{title}: {done:,} records", completed=done, total=total)
-            else:
-                bar.update(first, visible=False)
-                bar.update(further, visible=True)
-
-        yield show
 
 
 def check_picture(path: Path) -> None:

@@ -41,7 +41,6 @@ from geodp.cli.options import (
     dataset_of,
     open_book,
     place_of,
-    progress_bar,
 )
 from geodp.files.writing import write_whole
 
@@ -101,7 +100,7 @@ def mean(
         workers = nullcontext() if dask is None else _dask().cluster(dask)
         read = file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask
         x = dataset_of(*read, dask=dask is not None)
-        with workers, progress_bar("mean") as progress:
+        with workers:
             release = private_mean(
                 x,
                 place.ball(layout, x.written),
@@ -115,7 +114,7 @@ def mean(
                 coverage=coverage,
                 ledger=book,
                 dataset=dataset,
-                progress=progress,
+                progress=True,
             )
         show_release(release, out, as_json)
 
