@@ -207,7 +207,7 @@ def test_columns_that_are_no_part_of_the_records_are_left_out(names: str, column
     path = tmp_path / "places.csv"
     pandas.DataFrame({name: degrees[name] for name in names.split(",")}).to_csv(path, index=False)
     command = ("mean", path, "-m", "Sphere(2)", "-r", 0.5, "-e", 2, "--json")
-    assert "choose those of the layout latlon" in fails(*command)
+    assert "among them those of the layout latlon" in fails(*command)
     release = Release.from_json(run(*command, "--columns", columns).stdout)
     lat, lon = np.deg2rad(degrees["lat"]), np.deg2rad(degrees["lon"])
     records = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
@@ -396,6 +396,29 @@ def test_check_counts_records_and_says_loudly_that_it_is_not_private(tmp_path: P
     lines = [line.split("│") for line in result.stdout.splitlines() if line.startswith("│")]
     rows = {line[1].strip(): [cell.strip() for cell in line[2:4]] for line in lines}
     assert rows == {"valid and in the ball": ["3", "0, 2, 3"], "outside the ball": ["1", "1"], "not points": ["2", "4, 5"]}
+
+
+def test_a_wrong_column_does_not_become_a_confident_answer(tmp_path: Path) -> None:
+    # places near (50, 10), and ages: read as latitudes and longitudes most ages are valid, and none is where it should be.
+    # The counts are off by 200 or more with a chance below exp(-15).
+    rng = np.random.default_rng(0)
+    rows = "".join(
+        f"{50 + a:.3f},{10 + b:.3f},{20 + c:.0f},{c:.0f}\n" for a, b, c in rng.uniform([-1, -1, 0], [1, 1, 60], (1000, 3))
+    )
+    (tmp_path / "x.csv").write_text("lat,lon,age,score\n" + rows)
+    public = ["-m", "Sphere(2)", "-c", "50, 10", "-r", "0.1", "-e", "3"]
+
+    def said(*more: str) -> str:
+        done = run("mean", tmp_path / "x.csv", *public, *more)
+        assert done.exit_code == 0, done.stderr
+        return next(line for line in done.stdout.splitlines() if line.startswith("  verdict"))
+
+    right = ["--columns", "lat, lon"]
+    wrong = ["--columns", "age, score", "--layout", "latlon"]
+    assert said(*right, "--coverage", "0.1").startswith("  verdict     precise")
+    assert "careful" not in said(*right, "--coverage", "0.1")
+    assert said(*wrong, "--coverage", "0.1").startswith("  verdict     careful: only about")
+    assert said(*wrong).endswith("how many records were valid and in the ball was not checked")
 
 
 def test_check_takes_a_ball_that_was_found(tmp_path: Path) -> None:

@@ -151,7 +151,10 @@ def place_of(found: Path | None, manifold: str | None, center: str, radius: floa
         raise ValueError("--ball says where the records are: leave out --manifold, --radius and --center")
     from geodp.finding import BallRelease
 
-    ball = BallRelease.from_json(found.read_text(encoding="utf-8")).ball
+    try:
+        ball = BallRelease.from_json(found.read_text(encoding="utf-8")).ball
+    except ValueError:
+        raise ValueError(f"{found} is no ball: give a file that geodp ball --out wrote") from None
     return Place(ball.manifold, center, ball.radius, ball)
 
 

@@ -158,8 +158,10 @@ def choose(
             return layout, places
     for layout, places in orders:
         if places is not None:
+            chosen = listed([names[i] for i in places])
             raise FileError(
-                f"{source} has {found}: choose those of the layout {layout.name}, which its header names, or others; {PICK}"
+                f"{source} has {found}, among them those of the layout {layout.name}: "
+                f"read these with columns='{chosen}' (or --columns)"
             )
     for layout in choices:
         if layout.columns == width and (layout.automatic or (layout.clock and clock())):
