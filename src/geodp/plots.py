@@ -465,7 +465,7 @@ class _Chart:
             axes.set(ylim=(-1.0, 1.0), yticks=[], xlabel=", ".join(self.notation.names) or axes.get_xlabel())
             if self.notation.layout is not None:
                 axes.xaxis.set_major_formatter(lambda x, _: self._cell(x))
-        axes.locator_params(axis="x", nbins=5)
+        axes.locator_params(axis="x", nbins=5 if len(self.frame) == 2 else 3)
         axes.legend(
             frameon=False,
             fontsize=8,
@@ -658,7 +658,7 @@ def _(release: CoverageRelease) -> Figure:
 
 @_figure.register
 def _(release: VarianceRelease) -> Figure:
-    return _intervals({f"about the {release.about}": release})
+    return _intervals({"about the centre" if release.about == "center" else "about the mean": release})
 
 
 def _intervals(releases: dict[str, VarianceRelease]) -> Figure:
@@ -671,7 +671,7 @@ def _intervals(releases: dict[str, VarianceRelease]) -> Figure:
         axes.plot([low, high], [i, i], color=BLUE, linewidth=3)
         axes.plot(release.standard_deviation, i, "o", color=BLUE)
         said = first.notation.length(release.standard_deviation)
-        axes.annotate(said, (high, i), (6, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(said, (release.standard_deviation, i), (0, 8), textcoords="offset points", ha="center", fontsize=8)
     assert first.ball is not None
     label = f"radius of the ball: {first.notation.length(first.ball.radius)}"
     axes.axvline(first.ball.radius, color=GREY, linewidth=1, label=label)
