@@ -101,7 +101,9 @@ def test_a_tab_separates_and_nothing_else_does_in_a_tsv_file(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "content", [b"\x1f\x8b", b"no gzip", gzip.compress(b"a,b\n1,2\n")[:-6], gzip.compress(b"a,b\n1,2\n")[:12]]
+    "content",
+    [b"\x1f\x8b", b"no gzip", gzip.compress(b"a,b\n1,2\n")[:-6], gzip.compress(b"a,b\n1,2\n")[:12]],
+    ids=["mark", "text", "without its end", "half"],  # not the bytes, which hold the time
 )
 def test_a_damaged_archive_is_one_sentence(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.csv.gz").write_bytes(content)
