@@ -8,6 +8,8 @@ from benchmarks.timing import markdown
 
 HEAD = """# Performance
 
+After this page you can say how fast releases are, beside other libraries and beside what the machine could do at best.
+
 This page is made by programs. To measure on your machine, and to write the page anew:
 
 ```

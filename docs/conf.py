@@ -36,7 +36,8 @@ nitpick_ignore_regex = [
         "py:.*",
         r"ArrayLike|Array|NDArray|Any|Bound|Progress|Callable|Iterator|Decimal|datetime|Generator|Path|ABC|NamedTuple|ValueError|"
         r"TypeError|optional|np\.\w+|Function|T|Literal|Fraction|int|float|str|bool|dict|list|tuple|None|object|bytes|range|type|"
-        r"arb|acb|arb_mat|acb_mat|geodp\.manifolds\.registry\._Kind|geodp\.release\.(Mean)?Options|DatasetOptions|MechanismName|"
+        r"arb|acb|arb_mat|acb_mat|geodp\.manifolds\.registry\._Kind|geodp\.release\.(Mean)?Options|MechanismName|"
+        r"(geodp\.records\.dataset\.)?DatasetOptions|geodp\.records\.sources\.Columns|Number|"
         r"Family|PrivacyLossDistribution|geodp\.privacy\.(groups|risk\.Costed)",
     ),
 ]

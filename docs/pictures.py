@@ -38,11 +38,10 @@ def overview() -> None:
     release = geodp.private_mean(records, ball, epsilon=1.0, simulate=rng)
     draws = geodp.Laplace(sphere, release.scale).sample(mean, 600, rng)
 
-    figure = Figure(figsize=(9.6, 5.2), layout="constrained")
-    for column, (title, zoom) in enumerate(
-        (("records in a public ball", 1.0), ("the mean and 600 private releases, 18 times closer", 0.055))
-    ):
-        axes = figure.add_subplot(1, 2, column + 1)
+    figure = Figure(figsize=(7.4, 5.0))
+    titles = (("records in a public ball", 1.0), ("600 private releases,\n18 times closer", 0.055))
+    for column, (title, zoom) in enumerate(titles):
+        axes = figure.add_axes((0.01 + 0.5 * column, 0.25, 0.48, 0.62))
         flat = _view(center if column == 0 else mean)
         if column == 0:
             _globe(axes, flat)
@@ -53,9 +52,10 @@ def overview() -> None:
             circle = _circle(sphere, mean, release.error_quantile(0.95))
             axes.plot(*flat(circle).T, color="black", linewidth=1.2, label="95% error, known beforehand")
         axes.plot(*flat(mean[None]).T, "o", color=BLUE, markersize=7, label="Fréchet mean")
-        axes.set(xlim=(-1.05 * zoom, 1.05 * zoom), ylim=(-1.05 * zoom, 1.05 * zoom), aspect="equal", title=title)
+        axes.set(xlim=(-1.05 * zoom, 1.05 * zoom), ylim=(-1.05 * zoom, 1.05 * zoom), aspect="equal")
+        axes.set_title(title, fontsize=14)
         axes.set_axis_off()
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, -0.2), ncols=1, frameon=False, fontsize=9)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=1, frameon=False, fontsize=13, handlelength=1.2)
     figure.savefig(IMAGES / "overview.png", dpi=150)
 
 
@@ -341,6 +341,28 @@ def tradeoff() -> None:
     _finish(figure, axes, "tradeoff.png", loc="lower right")
 
 
+def surer() -> None:
+    """How sure an attacker can become, against how sure they were: any release of pure epsilon."""
+    figure, axes = _figure(5.8, 5.4)
+    priors = np.linspace(0.0, 1.0, 201)
+    for epsilon, colour in zip((3.0, 2.0, 1.0, 0.5, 0.1), ("black", "#D55E00", "#0072B2", "#009E73", "#CC79A7"), strict=True):
+        found = geodp.Risk((PureCost(epsilon),))
+        axes.plot(priors, [found.posterior(float(prior)) for prior in priors], color=colour, linewidth=2, label=f"{epsilon:g}")
+    axes.plot([0.0, 1.0], [0.0, 1.0], ":", color=GREY, linewidth=1.5, label="nothing learned")
+    percents = np.arange(0.0, 1.01, 0.2), [f"{percent}%" for percent in range(0, 101, 20)]
+    axes.set_xticks(*percents)
+    axes.set_yticks(*percents)
+    axes.set(
+        xlabel="how sure the attacker was",
+        ylabel="how sure after everything that was released, at most",
+        xlim=(0.0, 1.0),
+        ylim=(0.0, 1.0),
+        aspect="equal",
+        title="What a total can reveal about one person",
+    )
+    _finish(figure, axes, "surer.png", loc="lower right", title="total epsilon")
+
+
 def summary() -> None:
     """The mean change between two scans of each person: records, their mean, and private releases of it."""
     rng = np.random.default_rng(12)
@@ -602,6 +624,7 @@ PICTURES = {
         budget,
         notions,
         tradeoff,
+        surer,
         summary,
         geodesics,
         people,

@@ -393,6 +393,22 @@ def fuzz_page(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def in_short(found: dict[str, Any]) -> dict[str, str]:
+    """What was found in half a sentence each, for the first page."""
+    audits = found["simulator"]["rows"] + found["exact"]["rows"]
+    runs, refuted = sum(2 * row["draws"] for row in audits), sum(not row["consistent"] for row in audits)
+    pairs = list(zip(found["battery"]["rows"][::2], found["battery"]["rows"][1::2], strict=True))
+    convicted, acquitted = (
+        sum(row["consistent"] is sound for row in rows)
+        for rows, sound in zip(zip(*pairs, strict=True), (False, True), strict=True)
+    )
+    return {
+        "grid_short": f"{len(audits)} audits with {runs:,} releases refuted {refuted or 'none'}",
+        "battery_short": f"convicted {convicted} of {len(pairs)}; without the fault, {acquitted} of {len(pairs)} passed",
+        "fuzz_short": f"{found['fuzz']['cases']:,} cases",
+    }
+
+
 PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
     "power": power_page, "battery": battery_page, "independent": independent_page, "attacks": attacks_page, "fuzz": fuzz_page
 }  # fmt: skip
@@ -412,7 +428,8 @@ def page(found: dict[str, Any]) -> str:
     text = text.replace("{{grid}}", grid_page(both)).replace("{{grid_summary}}", grid_summary(both))
     seconds = sum(found[name]["seconds"] for name in SECTIONS)
     versions = "; ".join(dict.fromkeys(found[name]["versions"] for name in SECTIONS))
-    for name, value in {"versions": versions, "seed": str(SEED), "minutes": f"{seconds / 60:.0f}"}.items():
+    numbers = {"versions": versions, "seed": str(SEED), "minutes": f"{seconds / 60:.0f}"}
+    for name, value in (numbers | in_short(found)).items():
         text = text.replace("{{" + name + "}}", value)
     return text
 

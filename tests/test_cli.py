@@ -26,7 +26,6 @@ import pytest
 import typer
 from cases import random_points
 from permissions import unprivileged
-from rich.progress import Progress
 from scipy.spatial.transform import Rotation
 from typer.testing import CliRunner
 
@@ -34,7 +33,7 @@ import geodp.release
 from geodp import SPD, Ball, Ledger, Manifold, Release, Rotations, Sphere, private_mean
 from geodp.cli import app
 from geodp.cli.common import DEFAULT_LEDGER
-from geodp.cli.options import MANIFOLDS, progress_bar
+from geodp.cli.options import MANIFOLDS
 from geodp.finding import BallRelease
 from geodp.inputs import Array
 from geodp.manifolds.registry import registered
@@ -208,7 +207,7 @@ def test_columns_that_are_no_part_of_the_records_are_left_out(names: str, column
     path = tmp_path / "places.csv"
     pandas.DataFrame({name: degrees[name] for name in names.split(",")}).to_csv(path, index=False)
     command = ("mean", path, "-m", "Sphere(2)", "-r", 0.5, "-e", 2, "--json")
-    assert "more than the layout latlon" in fails(*command)
+    assert "among them those of the layout latlon" in fails(*command)
     release = Release.from_json(run(*command, "--columns", columns).stdout)
     lat, lon = np.deg2rad(degrees["lat"]), np.deg2rad(degrees["lon"])
     records = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
@@ -393,10 +392,44 @@ def test_check_counts_records_and_says_loudly_that_it_is_not_private(tmp_path: P
     result = run("check", tmp_path / "x.npy", *SPHERE)
     assert result.exit_code == 0
     assert "NOT PRIVATE" in result.stdout.splitlines()[0]
-    rows = {
-        line.split("│")[1].strip(): [cell.strip() for cell in line.split("│")[2:4]] for line in result.stdout.splitlines()[4:-1]
-    }
+    assert "You may fix how the file is read" in result.stdout.splitlines()[-1]
+    lines = [line.split("│") for line in result.stdout.splitlines() if line.startswith("│")]
+    rows = {line[1].strip(): [cell.strip() for cell in line[2:4]] for line in lines}
     assert rows == {"valid and in the ball": ["3", "0, 2, 3"], "outside the ball": ["1", "1"], "not points": ["2", "4, 5"]}
+
+
+def test_a_wrong_column_does_not_become_a_confident_answer(tmp_path: Path) -> None:
+    # places near (50, 10), and ages: read as latitudes and longitudes most ages are valid, and none is where it should be.
+    # The counts are off by 200 or more with a chance below exp(-15).
+    rng = np.random.default_rng(0)
+    rows = "".join(
+        f"{50 + a:.3f},{10 + b:.3f},{20 + c:.0f},{c:.0f}\n" for a, b, c in rng.uniform([-1, -1, 0], [1, 1, 60], (1000, 3))
+    )
+    (tmp_path / "x.csv").write_text("lat,lon,age,score\n" + rows)
+    public = ["-m", "Sphere(2)", "-c", "50, 10", "-r", "0.1", "-e", "3"]
+
+    def said(*more: str) -> str:
+        done = run("mean", tmp_path / "x.csv", *public, *more)
+        assert done.exit_code == 0, done.stderr
+        return next(line for line in done.stdout.splitlines() if line.startswith("  verdict"))
+
+    right = ["--columns", "lat, lon"]
+    wrong = ["--columns", "age, score", "--layout", "latlon"]
+    assert said(*right, "--coverage", "0.1").startswith("  verdict     precise")
+    assert "careful" not in said(*right, "--coverage", "0.1")
+    assert said(*wrong, "--coverage", "0.1").startswith("  verdict     careful: only about")
+    assert said(*wrong).endswith("how many records were valid and in the ball was not checked")
+
+
+def test_check_takes_a_ball_that_was_found(tmp_path: Path) -> None:
+    x = Sphere(2).exp([0.0, 0.0, 1.0], np.column_stack([np.random.default_rng(0).normal(0.0, 0.1, (500, 2)), np.zeros(500)]))
+    np.save(tmp_path / "x.npy", x)
+    found = geodp.private_ball(x, Sphere(2), epsilon=2.0)
+    (tmp_path / "ball.json").write_text(found.to_json())
+    inside = int(found.ball.contains(x).sum())
+    result = run("check", tmp_path / "x.npy", "--ball", tmp_path / "ball.json")
+    assert result.exit_code == 0
+    assert re.search(rf"valid and in the ball │ {inside} ", result.stdout)
 
 
 def test_the_demonstration_works_in_two_directories_and_keeps_a_budget(tmp_path: Path) -> None:
@@ -872,31 +905,6 @@ def test_a_paid_release_whose_receipt_cannot_be_kept_is_printed_with_a_warning(
     assert result.exit_code == 0
     assert json.loads(result.stdout)["charge"] == 1
     assert re.fullmatch(r"warning: charge 1 is entered [^\n]+Do not release again[^\n]+\n", result.stderr), result.stderr
-
-
-def test_the_bar_shows_the_records_of_the_first_pass_and_not_how_many_passes_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    bars: list[Progress] = []
-
-    class Seen(Progress):
-        def __init__(self, *columns: Any, **options: Any) -> None:
-            super().__init__(*columns, **options)
-            bars.append(self)
-
-    monkeypatch.setattr("geodp.cli.options.Progress", Seen)
-
-    def shown(passes: int) -> list[list[tuple[str, float]]]:
-        with progress_bar("mean") as progress:
-            seen = []
-            for iteration in range(1, passes + 1):
-                for done in (40, 100):
-                    progress(iteration, done, 100)
-                    seen.append([(task.description, task.completed) for task in bars[-1].tasks if task.visible])
-        return seen
-
-    once, often = shown(1), shown(4)
-    assert once[0] == [("mean: 40 records", 40)]
-    assert len(once[-1]) == 1
-    assert often == once + [once[-1]] * 6
 
 
 def test_the_package_runs_as_a_module() -> None:

@@ -14,6 +14,7 @@ import shlex
 import sys
 import textwrap
 import tomllib
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -88,6 +89,24 @@ def run_commands(text: str, where: str) -> None:
         assert not wanted or doctest.OutputChecker().check_output(wanted, found, FLAGS), f"{where}: {command} printed\n{found}"
 
 
+def test_ten_usual_mistakes_are_answered_as_the_start_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = re.findall(r"^\| `geodp (.*?)` \| (.*?) \|$", (DOCS / "start.md").read_text(), flags=re.MULTILINE)
+    assert len(rows) == 10
+    text = "patient,xx,xy,yy\n" + "".join(f"{i // 3},{1 + i % 7 / 20},0,1\n" for i in range(900))
+    for name in ("covariances.csv", "covariances.zip"):
+        Path(name).write_text(text)
+    ledger = geodp.Ledger("sqlite:///geodp-budget.db")
+    session = geodp.Session.read("covariances.csv", geodp.SPD(2), unit="patient", ledger=ledger, dataset="clinic", epsilon=2)
+    Path("ball.json").write_text(session.ball(epsilon=1.0, radius=30.0).to_json())
+    Path("release.json").write_text(session.mean(epsilon=0.7).to_json())
+    for arguments, answer in rows:
+        result = CliRunner().invoke(app, shlex.split(arguments))
+        assert result.exit_code == 2, arguments
+        assert doctest.OutputChecker().check_output(f"error: {answer}\n", result.stderr, FLAGS), f"{arguments}\n{result.stderr}"
+    assert session.left == Decimal("0.3")
+
+
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_are_of_a_kind_that_is_run_or_known(page: Path) -> None:
     known = re.findall(r"^```(\w+)", page.read_text(), flags=re.MULTILINE)
@@ -102,6 +121,15 @@ def test_a_wrong_output_and_a_failing_block_are_noticed(tmp_path: Path, monkeypa
         run_commands('$ geodp plan --manifold "SPD(2)" --radius 1 -n 100 -e 1\nSPD(2), radius 2\n...\n', "here")
     with pytest.raises(AssertionError):
         run_commands("$ geodp mean nothing.csv --manifold SPD(2) --radius 1 -e 1\n", "here")
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page != DOCS / "index.md"], ids=lambda page: str(page.relative_to(DOCS))
+)
+def test_every_page_says_first_what_its_reader_can_do_after_it(page: Path) -> None:
+    title, first = page.read_text().split("\n\n")[:2]
+    assert title.startswith("# ")
+    assert first.startswith("After this page you ")
 
 
 # ---------------------------------------------------------------------- what people are told agrees

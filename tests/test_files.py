@@ -656,7 +656,7 @@ def test_a_header_that_names_some_numbers_and_not_all_is_refused(
 def test_a_header_that_names_no_number_leaves_them_in_their_order(names: list[str], manifold: Manifold, tmp_path: Path) -> None:
     rows = rng().uniform(0.1, 1.0, size=(3, len(names)))
     if names[0] == "time":
-        with pytest.raises(FileError, match="more than the layout clock"):
+        with pytest.raises(FileError, match="among them those of the layout clock"):
             read_records(write(tmp_path / "x.csv", rows, names), manifold)
         return
     expected = read_records(write(tmp_path / "x.npy", rows), manifold)
@@ -667,7 +667,7 @@ def test_columns_beside_those_that_the_header_names_are_told_apart(tmp_path: Pat
     """Nine columns, of which six are a tensor: they are no whole matrix."""
     names = ["id", "age", "sex", "Dxx", "Dyy", "Dzz", "Dxy", "Dxz", "Dyz"]
     path = write(tmp_path / "x.csv", np.ones((3, 9)), names)
-    with pytest.raises(FileError, match=r"more than the layout upper.*with columns= \(or --columns\)"):
+    with pytest.raises(FileError, match=r"among them those of the layout upper.*with columns=\S.* \(or --columns\)"):
         read_records(path, SPD(3))
 
 
@@ -749,8 +749,8 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.csv", _text(f"{SECRET},1,2\n"), SPD(2), {"columns": [0, 10**9], "header": False}, "not '1000000000'"),
     ("x.csv", _text(f"a,a\n{SECRET},1\n"), Euclidean(1), {"columns": "a"}, "no single one called 'a'"),
     ("x.csv", _text(f"p{SECRET},q\nr,s\n"), SPD(2), {}, "has 2 columns, but"),
-    ("x.csv", _text(f"id,lat,lon\n3,{SECRET},8\n"), Sphere(2), {}, "more than the layout latlon that its header names"),
-    ("x.csv", _text("id,time\n3,12:30\n"), Sphere(1), {}, "more than the layout clock that its header names"),
+    ("x.csv", _text(f"id,lat,lon\n3,{SECRET},8\n"), Sphere(2), {}, "among them those of the layout latlon"),
+    ("x.csv", _text("id,time\n3,12:30\n"), Sphere(1), {}, "among them those of the layout clock"),
     ("x.csv", _text(f"u,v\n{SECRET},8\n"), Sphere(2), {}, "reads only when told how: name the layout, latlon"),
     ("x.csv", _text(f"u v\n{SECRET}\n"), Sphere(1), {}, "may name 2 columns, or one column whose name has blanks"),
     ("x.csv", _text(f"angle\n{SECRET}\n"), Sphere(1), {}, "name the layout, clock or hours or degrees or radians"),

@@ -70,7 +70,9 @@ def test_a_data_frame_is_read_by_the_names_of_its_columns(maker: str) -> None:
     assert [whole.unit.tolist(), whole.by.tolist()] == [PERSONS.tolist(), SITES.tolist()]
     # columns of labels hold no coordinates, so these need not be named
     np.testing.assert_array_equal(loaded(frame, unit="person", by="site").x, MATRICES)
-    with pytest.raises(FileError, match=r"^the data frame has 5 columns \(yy, xx, xy, person, site\), more than the layout"):
+    with pytest.raises(
+        FileError, match=r"^the data frame has 5 columns \(yy, xx, xy, person, site\), among them those of the layout"
+    ):
         loaded(frame)
     with pytest.raises(FileError, match="no single one called 'patient'"):
         loaded(frame, unit="patient")

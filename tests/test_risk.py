@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from itertools import combinations
 from pathlib import Path
 from statistics import NormalDist
@@ -168,3 +169,13 @@ def test_the_command_says_it_in_plain_words_and_draws_it(tmp_path: Path, monkeyp
     assert CliRunner().invoke(app, ["budget", "risk", "nobody", "--ledger", "budget.db"]).exit_code == 2
     assert CliRunner().invoke(app, ["budget", "risk", "cohort", "--ledger", "budget.db", "--prior", "2"]).exit_code == 2
     assert CliRunner().invoke(app, ["budget", "risk", "cohort", "--ledger", "budget.db", "--plot", "x.txt"]).exit_code == 2
+
+
+def test_the_table_of_the_ethics_page_is_what_risk_says_rounded_up() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "guides" / "ethics.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if re.match(r"\| [\d.]+ \|", line)]
+    assert len(rows) == 6
+    for epsilon, *shown in rows:
+        found = risk(PureCost(float(epsilon)))
+        true = [found.accuracy, found.posterior(0.1), found.posterior(0.01), found.true_positive_rate(0.01)]
+        assert shown == [f"{math.ceil(1000.0 * number - 1e-9) / 10.0:.1f}%" for number in true]

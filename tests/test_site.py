@@ -22,6 +22,7 @@ import pytest
 
 import geodp
 from geodp.files import parse_manifold
+from geodp.manifolds.notation import Notation
 
 ROOT = Path(__file__).parent.parent
 COMMAND = "python -m sphinx -W --keep-going -b html docs docs/_build"
@@ -219,11 +220,58 @@ def test_the_explorer_says_what_plan_says(site: Path, page: Any) -> None:
             found = shown(page)
             assert same(found, planned(plan)), public
             assert page.text_content("#explorer-mechanism") == plan.noise.name, public
+            for name, length in (("q95", plan.quantiles[0.95]), ("radius", plan.ball.radius)):
+                said = re.fullmatch(r"\S+(?: \((.*)\))?", Notation(plan.ball.manifold).length(length))
+                assert said is not None
+                assert page.text_content(f"#explorer-{name}-unit") == (said[1] or ""), public
             manifold, radius, n, epsilon, delta = public
             assert not same(found, planned(plan_of(manifold, radius, n, 1.01 * epsilon, delta)))
             seen.add(found["expected"])
     assert len(seen) > 40
     assert page.troubles == []
+
+
+def test_the_explorer_knows_the_private_ball_and_says_where_it_has_no_table(site: Path, page: Any) -> None:
+    page.goto((site / "explorer.html").resolve().as_uri())
+    for manifold, outer in ((geodp.Sphere(2), None), (geodp.SPD(3), 30.0)):
+        choice = page.eval_on_selector_all("#explorer-manifold option", "options => options.map(o => o.textContent)")
+        page.select_option("#explorer-manifold", str([name.split(":")[0] for name in choice].index(repr(manifold))))
+        page.select_option("#explorer-found", "1")
+        # between two columns of the table it is about the smaller number, and says so
+        epsilons, records = (page.evaluate(f"window.GEODP.{name}") for name in ("epsilons", "records"))
+        set_sliders(page, epsilon=epsilons.index(1.2), n=records.index(12_000))
+        spread = page.evaluate(f"window.GEODP.manifolds.find(m => m.name === '{manifold!r}').searched.spreads[1]")
+        start = manifold if outer is None else geodp.Ball(manifold, manifold.origin, outer)
+        chain = geodp.plan_chain(start, 10_000, epsilon=1.0, spread=spread, find=0.2)
+        words = page.text_content("#explorer-found-words")
+        assert "n = 10000, epsilon = 1 " in words
+        assert f"radius {chain.radius:.4g}" in words
+        assert f"expected error of {chain.expected_error:.4g}" in words
+        set_sliders(page, n=0)
+        assert "start at n = 100" in page.text_content("#explorer-found-words")
+        page.select_option("#explorer-delta", "2")
+        assert "are for pure epsilon" in page.text_content("#explorer-found-words")
+        page.select_option("#explorer-delta", "0")
+    page.select_option("#explorer-manifold", label="Euclidean(3): vectors")
+    page.select_option("#explorer-found", "0")
+    assert "no table of private balls on Euclidean(3)" in page.text_content("#explorer-found-words")
+
+
+def test_the_explorer_says_so_when_its_tables_are_missing(site: Path, browser: Any) -> None:
+    tab = browser.new_page()
+    tab.route("**/explorer-data.js", lambda route: route.abort())
+    tab.goto((site / "explorer.html").resolve().as_uri())
+    assert "tables of the explorer are missing" in tab.text_content("#geodp-explorer")
+    tab.close()
+
+
+def test_on_a_phone_no_page_is_wider_than_the_screen_and_no_code_is_cut(site: Path, page: Any) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    wide = "[...document.querySelectorAll('.highlight pre')].filter(pre => pre.scrollWidth > pre.clientWidth + 1).length"
+    for file in pages(site):
+        page.goto(file.resolve().as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, file
+        assert page.evaluate(wide) == 0, file
 
 
 def test_the_explorer_tells_when_a_release_says_nothing(site: Path, page: Any) -> None:
@@ -247,7 +295,7 @@ def test_the_explorer_works_with_the_keyboard_and_every_control_has_a_label(site
         page.keyboard.press("ArrowRight")
         assert shown(page)["expected"] != before, name
         assert page.get_attribute(f"#explorer-{name}", "aria-valuetext") == page.text_content(f"#explorer-{name}-value")
-    for name in ("manifold", "epsilon", "delta", "n", "radius"):
+    for name in ("manifold", "epsilon", "delta", "n", "radius", "found"):
         assert page.text_content(f"label[for=explorer-{name}]")
 
 

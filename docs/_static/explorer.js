@@ -5,7 +5,12 @@
 (function () {
   const DATA = window.GEODP;
   const page = document.getElementById("geodp-explorer");
-  if (!page || !DATA) return;
+  if (!page) return;
+  if (!DATA) {
+    page.textContent = "The tables of the explorer are missing (_static/explorer-data.js): build the site again, or ask geodp plan on the command line.";
+    page.className = "missing";
+    return;
+  }
   const $ = (name) => document.getElementById("explorer-" + name);
 
   // ------------------------------------------------------------------ the formulas of geodp.plan
@@ -248,7 +253,7 @@
   const CURVES = [["expected", "this release", "ours"], ["paper", "bound of the paper", "paper"], ["ambient", "ambient noise (Euclidean)", "ambient"]];
 
   function drawCurves(space, r, n, epsilon, delta) {
-    const svg = $("curves"), width = 480, height = 300, left = 62, right = 10, top = 12, bottom = 42;
+    const svg = $("curves"), width = 480, height = 340, left = 66, right = 12, top = 70, bottom = 48;
     svg.replaceChildren();
     const counts = DATA.records, plans = counts.map((count) => plan(space, r, count, epsilon, delta));
     const values = plans.flatMap((p) => CURVES.map(([key]) => p[key])).filter((value) => value > 0);
@@ -258,7 +263,7 @@
     const y = (value) => top + (height - top - bottom) * (high - Math.log10(value)) / Math.max(high - low, 1);
     for (let power = 1; power <= 6; power++) {
       draw(svg, "line", { x1: x(10 ** power), x2: x(10 ** power), y1: top, y2: height - bottom, class: "grid" });
-      draw(svg, "text", { x: x(10 ** power), y: height - bottom + 16, "text-anchor": "middle" }, power < 4 ? String(10 ** power) : "1e" + power);
+      draw(svg, "text", { x: x(10 ** power), y: height - bottom + 19, "text-anchor": "middle" }, power < 4 ? String(10 ** power) : "1e" + power);
     }
     for (let power = low; power <= high; power++) {
       draw(svg, "line", { x1: left, x2: width - right, y1: y(10 ** power), y2: y(10 ** power), class: "grid" });
@@ -268,8 +273,9 @@
       const points = plans.map((p, j) => [counts[j], p[key]]).filter(([, value]) => value > 0);
       if (!points.length) return;
       draw(svg, "polyline", { points: points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(" "), class: "curve " + name });
-      draw(svg, "line", { x1: width - 212, x2: width - 188, y1: top + 10 + 17 * i, y2: top + 10 + 17 * i, class: "curve " + name });
-      draw(svg, "text", { x: width - 182, y: top + 14 + 17 * i }, label);
+      // above the plot, where no curve runs through it
+      draw(svg, "line", { x1: left, x2: left + 30, y1: 12 + 20 * i, y2: 12 + 20 * i, class: "curve " + name });
+      draw(svg, "text", { x: left + 38, y: 17 + 20 * i }, label);
     });
     const here = plan(space, r, n, epsilon, delta);
     draw(svg, "circle", { cx: x(n), cy: y(here.expected), r: 5, class: "here" });
@@ -279,6 +285,60 @@
   }
 
   // ------------------------------------------------------------------ the page
+
+  /** Three digits, as the library writes lengths in units. */
+  function short(value) {
+    const text = Math.abs(value) >= 999.5 && Math.abs(value) < 1e7 ? Math.round(value).toLocaleString("en-US") : String(Number(value.toPrecision(3)));
+    return text.replace(/e([+-])(\d)$/, "e$10$2");
+  }
+
+  /** A length in the unit of people, or nothing. */
+  function inUnit(space, length) {
+    if (space.unit === null || length === null || length === undefined) return "";
+    switch (space.unit.name) {
+      case "degrees": return `${short(length * 180 / Math.PI)} degrees`;
+      case "percent_of_size": return `${short(100 * Math.sin(Math.min(length, Math.PI / 2)))}% ${space.unit.of}`;
+      case "standard_deviation_factor": {
+        const factor = Math.exp(length / 2);
+        return factor < 2 ? `${short(100 * (factor - 1))}% ${space.unit.of}` : `a factor of ${short(factor)} ${space.unit.of}`;
+      }
+      default: return "";
+    }
+  }
+
+  const LENGTHS = ["sensitivity", "scale", "expected", "q50", "q90", "q95", "q99", "paper"];
+
+  /** What a ball found privately would do, from a table; and a sentence where there is none. */
+  function found(space, n, epsilon, delta) {
+    const { epsilons, records, find } = DATA.search, choice = $("found").value;
+    if (choice === "") return "";
+    const command = `geodp plan --manifold "${space.name}" --records ${n} --epsilon ${epsilon} --spread 0.3`;
+    if (space.searched === null) return `There is no table of private balls on ${space.name}; this computes one: ${command}.`;
+    if (delta !== null) return `The tables of private balls are for pure epsilon; this computes one with a delta: ${command} --delta ${delta}.`;
+    const i = records.filter((count) => count <= n).length - 1, j = epsilons.filter((value) => value <= epsilon).length - 1;
+    if (i < 0 || j < 0) return `The tables of private balls start at n = ${records[0]} and epsilon = ${epsilons[0]}.`;
+    const spread = space.searched.spreads[choice], [radius, error] = space.searched.plans[choice][i][j];
+    const written = (length) => `${digits(length)}${space.unit === null ? "" : ` (${inUnit(space, length)})`}`;
+    const from = space.searched.radius === null ? "" : ` from a radius of ${space.searched.radius}`;
+    return `Found privately${from} with ${100 * find}% of epsilon, for n = ${records[i]}, epsilon = ${epsilons[j]} and records about ${spread} from their ` +
+      `centre: a ball of radius ${written(radius)}, and a mean with an expected error of ${written(error)}, clipping included. ` +
+      `The table above is for a ball that you can name, with all of epsilon.`;
+  }
+
+  /** The choices of a spread, for a manifold. */
+  function offer(space) {
+    const select = $("found");
+    select.replaceChildren();
+    const choices = [["", "I can name it without looking at the data"]];
+    if (space.searched === null) choices.push(["0", "found privately (no table for this manifold)"]);
+    else space.searched.spreads.forEach((spread, i) => choices.push([String(i), `found privately; records are about ${spread} from their centre`]));
+    for (const [value, text] of choices) {
+      const option = document.createElement("option");
+      option.value = value;
+      option.textContent = text;
+      select.appendChild(option);
+    }
+  }
 
   const digits = (value) => (value === null || value === undefined ? "none" : String(Number(value.toPrecision(4))));
 
@@ -294,6 +354,9 @@
     const fields = { sensitivity: result.sensitivity, scale: result.scale, expected: result.expected, paper: result.paper, ambient: result.ambient, advantage: result.advantage };
     DATA.quantiles.forEach((q, i) => { fields["q" + Math.round(100 * q)] = result.quantiles[i]; });
     for (const [name, value] of Object.entries(fields)) $(name).textContent = digits(value);
+    for (const name of LENGTHS) $(name + "-unit").textContent = inUnit(space, fields[name]);
+    $("radius-unit").textContent = inUnit(space, r);
+    $("found-words").textContent = found(space, n, epsilon, delta);
     $("mechanism").textContent = result.mechanism.name;
     $("message").textContent = result.expected <= r ? "" :
       "This release will say nothing about the data: its expected error exceeds the radius of the ball.";
@@ -325,7 +388,9 @@
   $("n").value = DATA.records.indexOf(1000);
   $("radius").max = 100;
   $("radius").value = 25;
-  for (const name of ["manifold", "epsilon", "delta", "n", "radius"]) $(name).addEventListener("input", update);
+  offer(DATA.manifolds[0]);
+  $("manifold").addEventListener("input", () => offer(DATA.manifolds[$("manifold").value]));
+  for (const name of ["manifold", "found", "epsilon", "delta", "n", "radius"]) $(name).addEventListener("input", update);
   update();
   page.dataset.ready = "yes";
 })();

@@ -21,6 +21,7 @@ from sphinx.application import Sphinx
 
 import geodp
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, SPDLogEuclidean, Sphere
+from geodp.chain import plan_chain
 from geodp.laws import exact
 from geodp.laws.volume import mean_volume
 from geodp.mechanisms.ambient import ambient_dimension
@@ -53,6 +54,18 @@ EPSILONS = [0.1 * digit for digit in DIGITS] + [*DIGITS, 10.0]
 #: None is pure privacy.
 DELTAS = [None, 1e-9, 1e-6, 1e-5]
 RECORDS = [round(digit * 10**power) for power in range(1, 6) for digit in DIGITS] + [1_000_000]
+
+#: A ball that is found privately is tabulated for these: the wide radius to start from (none on compact spaces), and spreads.
+SEARCHED: dict[Manifold, tuple[float | None, tuple[float, ...]]] = {
+    Sphere(2): (None, (0.1, 0.3, 0.6)),
+    SPD(2): (30.0, (0.3, 0.6, 1.5)),
+    SPD(3): (30.0, (0.3, 0.6, 1.5)),
+    Rotations(3): (None, (0.1, 0.3, 0.6)),
+}
+SEARCH_EPSILONS = (0.5, 1.0, 2.0)
+SEARCH_RECORDS = (100, 1000, 10_000, 100_000, 1_000_000)
+#: The part of epsilon that is spent on the ball.
+FIND = 0.2
 
 _DEGREE = 12
 
@@ -109,8 +122,31 @@ def table(manifold: Manifold, name: str) -> dict[str, Any]:
         "power": power,
         "volume": fit(volume, 1e-9, farthest * (1.0 - 1e-12), 1e-11 if bounded else 1e-9),
         "rounding": fit(log_rounding, 0.99 * low, 1.01 * high, 1e-6),
+        "unit": _unit(manifold),
+        "searched": searched(manifold),
         "mechanisms": [[affordable(manifold, epsilon, delta) for epsilon in EPSILONS] for delta in DELTAS],
     }
+
+
+def searched(manifold: Manifold) -> dict[str, Any] | None:
+    """For each spread, number of records and epsilon, the radius of a ball found privately and the error of a mean in it."""
+    if manifold not in SEARCHED:
+        return None
+    radius, spreads = SEARCHED[manifold]
+    outer = manifold if radius is None else Ball(manifold, manifold.origin, radius)
+
+    def chain(spread: float, n: int, epsilon: float) -> list[float]:
+        found = plan_chain(outer, n, epsilon, spread=spread, find=FIND)
+        return [found.radius, found.expected_error]
+
+    plans = [[[chain(spread, n, epsilon) for epsilon in SEARCH_EPSILONS] for n in SEARCH_RECORDS] for spread in spreads]
+    return {"radius": radius, "spreads": spreads, "plans": plans}
+
+
+def _unit(manifold: Manifold) -> dict[str, str] | None:
+    """The unit of lengths, and what a percentage is of."""
+    unit = next(iter(manifold.units), None)
+    return None if unit is None else {"name": unit.name, "of": unit.say(0.01).partition("% ")[2]}
 
 
 def affordable(manifold: Manifold, epsilon: float, delta: float | None) -> list[tuple[float, float] | None]:
@@ -141,6 +177,7 @@ def data() -> dict[str, Any]:
         "epsilons": [float(f"{epsilon:.3g}") for epsilon in EPSILONS],
         "deltas": DELTAS,
         "records": RECORDS,
+        "search": {"epsilons": SEARCH_EPSILONS, "records": SEARCH_RECORDS, "find": FIND},
         "manifolds": [table(manifold, name) for manifold, name in MANIFOLDS.items()],
     }
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from geodp.records.dataset import Dataset
     from geodp.regions import compare, confidence_region
     from geodp.release import private_coverage, private_mean, private_projected_mean, private_summary
+    from geodp.session import Session
     from geodp.spread import private_covariance, private_variance
     from geodp.statistics.many import MeanResults, frechet_means
     from geodp.statistics.mean import MeanResult, frechet_mean
@@ -78,6 +79,7 @@ __all__ = [
     "Risk",
     "Rotations",
     "SPDLogEuclidean",
+    "Session",
     "Sphere",
     "Torus",
     "ZeroConcentratedDP",
@@ -145,6 +147,7 @@ _LATER = {
     **dict.fromkeys(("private_variance", "private_covariance"), "geodp.spread"),
     **dict.fromkeys(("PureDP", "ApproximateDP", "ZeroConcentratedDP", "GaussianDP"), "geodp.privacy.notions"),
     **dict.fromkeys(("Risk", "risk"), "geodp.privacy.risk"),
+    "Session": "geodp.session",
     "read_dask": "geodp.records.dask_files",
 }
 

@@ -31,11 +31,12 @@ from geodp.manifolds.ball import Ball
 from geodp.manifolds.notation import Notation
 from geodp.mechanisms.tangent import stretch_of_log
 from geodp.planning import Plan, plan
-from geodp.privacy.ledger import Ledger
+from geodp.privacy.ledger import Budget, Ledger
 from geodp.privacy.notions import Privacy
 from geodp.privacy.risk import Risk
 from geodp.receipt import SIMULATION, CoverageRelease, GroupedRelease, Release
 from geodp.regions import Comparison, ConfidenceRegion
+from geodp.session import Session
 from geodp.spread import Components, CovarianceRelease, VarianceRelease
 
 if TYPE_CHECKING:
@@ -464,7 +465,7 @@ class _Chart:
             axes.set(ylim=(-1.0, 1.0), yticks=[], xlabel=", ".join(self.notation.names) or axes.get_xlabel())
             if self.notation.layout is not None:
                 axes.xaxis.set_major_formatter(lambda x, _: self._cell(x))
-        axes.locator_params(axis="x", nbins=5)
+        axes.locator_params(axis="x", nbins=5 if len(self.frame) == 2 else 3)
         axes.legend(
             frameon=False,
             fontsize=8,
@@ -657,7 +658,7 @@ def _(release: CoverageRelease) -> Figure:
 
 @_figure.register
 def _(release: VarianceRelease) -> Figure:
-    return _intervals({f"about the {release.about}": release})
+    return _intervals({"about the centre" if release.about == "center" else "about the mean": release})
 
 
 def _intervals(releases: dict[str, VarianceRelease]) -> Figure:
@@ -670,7 +671,7 @@ def _intervals(releases: dict[str, VarianceRelease]) -> Figure:
         axes.plot([low, high], [i, i], color=BLUE, linewidth=3)
         axes.plot(release.standard_deviation, i, "o", color=BLUE)
         said = first.notation.length(release.standard_deviation)
-        axes.annotate(said, (high, i), (6, 0), textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(said, (release.standard_deviation, i), (0, 8), textcoords="offset points", ha="center", fontsize=8)
     assert first.ball is not None
     label = f"radius of the ball: {first.notation.length(first.ball.radius)}"
     axes.axvline(first.ball.radius, color=GREY, linewidth=1, label=label)
@@ -729,8 +730,16 @@ def _cycled(count: int) -> Sequence[str]:
 
 @_figure.register
 def _(ledger: Ledger) -> Figure:
+    return _budgets([ledger.budget(name) for name in ledger.datasets()])
+
+
+@_figure.register
+def _(session: Session) -> Figure:
+    return _budgets([session.budget])
+
+
+def _budgets(budgets: list[Budget]) -> Figure:
     """How much of every budget is spent."""
-    budgets = [ledger.budget(name) for name in ledger.datasets()]
     figure = Figure(figsize=(6.4, 1.6 + 0.35 * len(budgets)), layout="constrained")
     axes = figure.add_subplot()
     names = [budget.dataset for budget in budgets]

@@ -214,8 +214,12 @@ class Release(Shown):
         deviation = None if spread is None else spread.deviation
         if deviation is not None and self.n and not self.says_nothing:
             said = f"{said}; {against_spread(self.expected_error(), deviation, self.n, self.unit)}"
-        remark = "" if self.coverage is None else self.coverage.remark
-        return f"{said}; but {remark}" if remark else said
+        if self.coverage is not None:
+            return f"careful: {self.coverage.remark}; as to noise, {said}" if self.coverage.remark else said
+        if isinstance(self.statistic, FrechetMean) and not self.says_nothing:
+            # a wrong column makes a mean that is as precise as any
+            return f"{said}; how many {self.unit}s were valid and in the ball was not checked"
+        return said
 
     def _verdict(self) -> str:
         ball = self.statistic.ball
@@ -390,7 +394,7 @@ class CoverageRelease(Release):
         """A warning about a mean of these records, if the counts call for one; else an empty text."""
         n, error = self.n or 0, self.error_quantile(0.95)
         if self.value[0] + error < 0.9 * n:
-            return f"only about {self.valid} of {n} {self.unit}s are points of {self.manifold}: were the right columns read?"
+            return f"only about {self.valid} of {n} {self.unit}s are points of {self.manifold}, so check which columns were read"
         if self.value[1] + error < 0.95 * n:
             return f"only about {self.inside} of {n} {self.unit}s are in the ball, and the others were moved to its edge"
         return ""

@@ -50,6 +50,7 @@ from geodp.privacy.cost import Cost, cost_of
 from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import halves
+from geodp.progress import Progress
 from geodp.receipt import (
     EXACT,
     KINDS,
@@ -66,7 +67,7 @@ from geodp.receipt import (
 from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Change, Dataset, DatasetOptions, Labels, Members
 from geodp.statistics.counts import Count, Coverage
-from geodp.statistics.mean import FrechetMean, Progress
+from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean
 from geodp.statistics.sensitivity import Bound
 from geodp.statistics.statistic import ClaimedSummary, Statistic
@@ -95,7 +96,7 @@ class MeanOptions(Options, total=False):
     bound: Bound
     project: bool | None
     coverage: float
-    progress: Progress | None
+    progress: Progress | bool | None
 
 
 # ---------------------------------------------------------------------- releasing
@@ -145,7 +146,7 @@ def private_mean(
     dataset: str | None = None,
     project: bool | None = None,
     simulate: np.random.Generator | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **who: Unpack[DatasetOptions],
 ) -> Release | GroupedRelease:
     r"""The Fréchet mean of records in a public ball, released with differential privacy.
@@ -602,7 +603,7 @@ class _Job:
         order: Order,
         members: Members | None,
         simulate: np.random.Generator | None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         true: Array | None = None,
     ) -> None:
         self.order, self.members, self.simulate, self.progress = order, members, simulate, progress
@@ -673,16 +674,17 @@ class _Job:
         )
 
 
-def released(order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: Any, progress: Progress | None = None) -> Any:
+def released(
+    order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: Any, progress: Progress | bool | None = None
+) -> Any:
     """The release that was ordered, or one for each group."""
     account = Account.of(ledger, dataset, simulate)
     _check_options(None, simulate)
     account.check_open()
     members = data.open(order.manifold)
-    unit: Unit = "record" if data.unit is None else "person"
-    counted = data.neighbours == "add-remove"
-    neighbours = change_one(unit) if counted else replace_one(unit)
-    order = replace(order, unit=unit, counted=counted, neighbours=neighbours, written=members.dataset.notation(order.manifold))
+    unit, counted = unit_of(data), data.neighbours == "add-remove"
+    written = members.dataset.notation(order.manifold)
+    order = replace(order, unit=unit, counted=counted, neighbours=protected_neighbours(data), written=written)
     if data.by is None:
         return _one_release(_Job(order, members, simulate, progress), account)
     whole = order
@@ -690,7 +692,6 @@ def released(order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: A
         # a record that changes its group leaves one group and enters another, so two releases must each protect it
         share = order.privacy if counted else halves(order.privacy)
         order = replace(order, privacy=share, counted=True, neighbours=add_or_remove_one(unit))
-        whole = replace(whole, neighbours=add_or_remove_one(unit)) if counted else whole
     groups = members.groups()
     jobs: dict[Any, _Job] = {name: _Job(order, members.select(keep), simulate) for name, keep in groups.items()}
     for job in jobs.values():
@@ -698,6 +699,19 @@ def released(order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: A
             # a public group without records: its release says nothing, and that is public
             job.members = members.select(np.arange(0), 1)
     return _group_releases(jobs, whole, account)
+
+
+def unit_of(data: Dataset) -> Unit:
+    """What each of ``n`` is."""
+    return "record" if data.unit is None else "person"
+
+
+def protected_neighbours(data: Dataset) -> str:
+    """The neighbours that a release of these records is about; if it is by group, that of all groups together."""
+    unit = unit_of(data)
+    if data.neighbours == "replace":
+        return replace_one(unit)
+    return change_one(unit) if data.by is None else add_or_remove_one(unit)
 
 
 def _one_release(job: _Job, account: Account) -> Release:

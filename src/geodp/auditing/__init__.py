@@ -25,6 +25,8 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import final, get_args
 
@@ -44,6 +46,7 @@ from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.choice import MechanismName
 from geodp.privacy.notions import Privacy, PureDP, privacy_of
+from geodp.progress import progress_bar
 from geodp.records.chunks import cores
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.sensitivity import Bound
@@ -275,7 +278,7 @@ def audit(
     bound: Bound = "sharp",
     seed: int | None = None,
     processes: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> AuditResult:
     r"""Attacks a mechanism and bounds its epsilon, its delta, its rho or its mu from below.
 
@@ -308,7 +311,7 @@ def audit(
     processes
         The number of processes for the exact sampler; by default one for each core.
     progress
-        Called as ``progress(runs_done, runs_in_all)``.
+        True for a bar, in a terminal or a notebook; or a function, called as ``progress(runs_done, runs_in_all)``.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere
@@ -331,8 +334,8 @@ def audit(
     distance = float(ball.manifold.raw_dist(*means))
     number, _, least = lower_bound(privacy)
     # threads in the linear algebra library cost more than they gain on arrays of small matrices
-    with threadpool_limits(1, "blas"), runner(audited, records, workers) as run:
-        runs = Runs(run, budget // 2, seeds, progress, ball.manifold.point_shape)
+    with threadpool_limits(1, "blas"), runner(audited, records, workers) as run, _told(progress) as told:
+        runs = Runs(run, budget // 2, seeds, told, ball.manifold.point_shape)
         search = Search(ball, means, measurement.noise, kinds, least, steps=number == "rho")
         loss = search.explore(runs)
         first, second = search.count(runs)
@@ -356,6 +359,15 @@ def audit(
 
 
 # ------------------------------------------------------------------------------------------ reading the arguments
+
+
+@contextmanager
+def _told(progress: Progress | bool | None) -> Iterator[Progress | None]:
+    if progress is True:
+        with progress_bar("audit") as bar:
+            yield lambda done, total: bar(1, done, total)
+    else:
+        yield progress or None
 
 
 def _claim(

@@ -94,6 +94,7 @@ def _plain(error: Exception) -> str:
 
 #: Rewrites Python argument names as command-line options.
 _SAID_IN_PYTHON = {
+    r"\b\w+=('[^']*') \((?:or )?(--[\w-]+)\)": r"\2 \1",  # columns='lat, lon' (or --columns)
     r"\b\w+=\w* \((?:or )?(--[\w-]+)\)": r"\1",  # columns= (or --columns)
     r"\bbound='(\w+)'": r"--bound \1",
     r"\bleave n out\b": "leave --records out",
@@ -104,4 +105,5 @@ _SAID_IN_PYTHON = {
     r"^compose (is|must)\b": r"--compose \1",
     r"\bmechanism='(\w+)'": r"--mechanism \1",
     r"\blaw='(\w+)'": r"--law \1",
+    r"\bstart from a wide ball, such as one of radius=": "start from a wide --radius, such as ",
 }

@@ -28,7 +28,6 @@ from geodp.cli.options import (
     RhoOption,
     check_picture,
     place_of,
-    progress_bar,
 )
 
 
@@ -96,24 +95,23 @@ def audit_command(
         if first is not None and second is not None:
             read = partial(read_records, manifold=ball.manifold, columns=columns, layout=layout, header=header)
             pair = read(first), read(second)
-        with progress_bar("audit") as progress:
-            result = audit(
-                ball,
-                n,
-                epsilon,
-                delta,
-                rho,
-                mu,
-                mechanism=cast(Any, mechanism),
-                law=cast(Any, law),
-                pair=pair,
-                draws=draws,
-                confidence=confidence,
-                path=cast(Any, path),
-                bound=cast(Any, bound),
-                seed=seed,
-                progress=lambda done, total: progress(0, done, total),
-            )
+        result = audit(
+            ball,
+            n,
+            epsilon,
+            delta,
+            rho,
+            mu,
+            mechanism=cast(Any, mechanism),
+            law=cast(Any, law),
+            pair=pair,
+            draws=draws,
+            confidence=confidence,
+            path=cast(Any, path),
+            bound=cast(Any, bound),
+            seed=seed,
+            progress=True,
+        )
         print(result.to_json() if as_json else result)
         if plot is not None:
             from geodp.plots import privacy_loss

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, final
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from geodp.cli.common import DEFAULT_LEDGER, errors, url_of
+from geodp.cli.common import DEFAULT_LEDGER, url_of
 from geodp.files.writing import check_place
 from geodp.manifolds.registry import form, own
 
@@ -158,7 +155,10 @@ def place_of(found: Path | None, manifold: str | None, center: str, radius: floa
         raise ValueError("--ball says where the records are: leave out --manifold, --radius and --center")
     from geodp.finding import BallRelease
 
-    ball = BallRelease.from_json(found.read_text(encoding="utf-8")).ball
+    try:
+        ball = BallRelease.from_json(found.read_text(encoding="utf-8")).ball
+    except ValueError:
+        raise ValueError(f"{found} is no ball: give a file that geodp ball --out wrote") from None
     return Place(ball.manifold, center, ball.radius, ball)
 
 
@@ -217,26 +217,6 @@ def open_book(
     if dataset is None and ledger is not None:
         raise ValueError("--ledger goes with --dataset, the name of a data set in it")
     return None if dataset is None else Ledger(url_of(ledger or DEFAULT_LEDGER))
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int, int | None], None]]:
-    """A progress bar for long passes over the data, on the error stream. It disappears at the end.
-
-    It counts the records of the first pass, whose number is public, but not the passes, whose number depends on the data.
-    """
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-        first, further = bar.add_task(title, total=None), bar.add_task(f"{title}: to the last digit", total=None, visible=False)
-
-        def show(iteration: int, done: int, total: int | None) -> None:
-            if iteration == 1 and (total is None or done < total):
-                bar.update(first, description=f"{title}: {done:,} records", completed=done, total=total)
-            else:
-                bar.update(first, visible=False)
-                bar.update(further, visible=True)
-
-        yield show
 
 
 def check_picture(path: Path) -> None:

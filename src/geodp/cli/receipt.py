@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,11 +12,7 @@ from geodp.cli.common import DEFAULT_LEDGER, JsonOption, one_sentence, url_of
 from geodp.cli.options import check_picture
 
 if TYPE_CHECKING:
-    from geodp.finding import BallRelease
-    from geodp.kmeans import KMeansRelease
-    from geodp.receipt import GroupedRelease, Release
-
-    AnyRelease = BallRelease | GroupedRelease | KMeansRelease | Release
+    from geodp.session import AnyRelease
 
 #: The longest receipt in bytes. A longer file is not a receipt, and may be a file of records.
 _LONGEST = 2**26
@@ -55,7 +51,9 @@ def receipt_command(
             check_picture(plot)
         text = _text_of(file)
         if not verify:
-            release = _read(text)
+            from geodp.session import release_from_json
+
+            release = release_from_json(text)
             beside = None if spread is None else _beside(release, read_release(spread))
             if plot is not None:
                 release.plot(plot)
@@ -91,7 +89,9 @@ def _beside(release: object, spread: object) -> str:
 
 def read_release(file: Path) -> AnyRelease:
     """The release in a file; raises if it is not one."""
-    return _read(_text_of(file))
+    from geodp.session import release_from_json
+
+    return release_from_json(_text_of(file))
 
 
 def _text_of(file: Path) -> str:
@@ -105,30 +105,14 @@ def _text_of(file: Path) -> str:
     raise ValueError(f"{file} is not a receipt: give a file that geodp mean --out wrote")
 
 
-def _read(text: str) -> AnyRelease:
-    """A release of any kind. The error quotes nothing, because the text may be anything, even a file of records."""
-    from geodp.finding import BallRelease
-    from geodp.kmeans import KMeansRelease
-    from geodp.receipt import GroupedRelease, Release
-
-    try:
-        stored = json.loads(text)
-    except (ValueError, RecursionError):
-        stored = None
-    if not isinstance(stored, dict) or "geodp" not in stored:
-        raise ValueError("this file is not a receipt of geodp: give one that geodp mean --out or to_json wrote")
-    if "estimator" in stored:
-        raise ValueError("this is the receipt of a fit, of several releases: give one of them, or --verify it")
-    kinds: dict[Any, type[AnyRelease]] = {"ball": BallRelease, "groups": GroupedRelease, "clusters": KMeansRelease}
-    return kinds.get(stored.get("summary"), Release).from_json(text)
-
-
 def _contradicts_itself(text: str) -> str | None:
+    from geodp.session import release_from_json
+
     stored = json.loads(text)
     releases = stored["releases"] if isinstance(stored, dict) and "estimator" in stored else [stored]
     try:
         for release in releases:
-            _read(json.dumps(release))
+            release_from_json(json.dumps(release))
     except ValueError as error:
         return f"the ledger keeps this text, but {error}"
     return None

@@ -36,13 +36,11 @@ from geodp.cli.options import (
     OptionalRadiusOption,
     OutOption,
     Place,
-    RadiusOption,
     RhoOption,
     UnitOption,
     dataset_of,
     open_book,
     place_of,
-    progress_bar,
 )
 from geodp.files.writing import write_whole
 
@@ -104,7 +102,7 @@ def mean(
         workers = nullcontext() if dask is None else _dask().cluster(dask)
         read = file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask
         x = dataset_of(*read, dask=dask is not None)
-        with workers, progress_bar("mean") as progress:
+        with workers:
             release = private_mean(
                 x,
                 place.ball(layout, x.written),
@@ -118,7 +116,7 @@ def mean(
                 coverage=coverage,
                 ledger=book,
                 dataset=dataset,
-                progress=progress,
+                progress=True,
             )
         show_release(release, out, as_json)
 
@@ -239,25 +237,38 @@ def layouts() -> None:
         print("\n* only when named with --layout; arrays may also have the shape (n, *point_shape)")
 
 
+#: What may be done about the output of ``geodp check``; the guide on balls has examples.
+_MAY_FIX = (
+    "You may fix how the file is read, if a document outside it says how and for all records alike; but no single record, nor "
+    "the ball, nor whether to release. geodp coverage tells the same with noise, for any use."
+)
+
+
 def check(
     file: Annotated[Path, typer.Argument(help="Records, as for geodp mean.")],
-    manifold: ManifoldOption,
-    radius: RadiusOption,
+    manifold: OptionalManifoldOption = None,
+    radius: OptionalRadiusOption = None,
+    ball: BallOption = None,
     center: CenterOption = "origin",
     columns: ColumnsOption = None,
     layout: LayoutOption = "auto",
     header: HeaderOption = None,
     mask: MaskOption = None,
 ) -> None:
-    """Show which records are invalid or outside the ball, for the curator only. **The output is not private.**"""
+    """Show which records are invalid or outside the ball, for the curator only. **The output is not private.**
+
+    Example: **geodp check tensors.csv --manifold "SPD(3)" --radius 1.5**
+
+    Use it to find a wrong column or unit. Fix how the file is read, never what a record says.
+    """
     with one_sentence():
         import numpy as np
 
-        place = place_of(None, manifold, center, radius)
-        data = dataset_of(file, place.manifold, columns, layout, header, None, "replace")
-        ball, x = place.ball(layout, data.written), np.asarray(data.x, dtype=np.float64)
-        valid = ball.manifold.valid(x)
-        outside = valid & ~ball.contains(x)
+        place = place_of(ball, manifold, center, radius)
+        data = dataset_of(file, place.manifold, columns, layout, header, None, "replace", mask=mask)
+        public, x = place.ball(layout, data.written), np.asarray(data.x, dtype=np.float64)
+        valid = public.manifold.valid(x)
+        outside = valid & ~public.contains(x)
         warning = "NOT PRIVATE: this describes individual records. Do not publish it, and do not tune the ball by it."
         screen.print(f"[bold red]{warning}[/]", soft_wrap=True)
         table = Table("records", "count", "first rows (from 0)")
@@ -267,6 +278,7 @@ def check(
         screen.print(table)
         if not valid.any():
             print("None of the records is a point. Check that rows match the header, and set --layout.")
+        print(_MAY_FIX)
 
 
 def demo(

@@ -158,7 +158,11 @@ def choose(
             return layout, places
     for layout, places in orders:
         if places is not None:
-            raise FileError(f"{source} has {found}, more than the layout {layout.name} that its header names: {PICK}")
+            chosen = listed([names[i] for i in places])
+            raise FileError(
+                f"{source} has {found}, among them those of the layout {layout.name}: "
+                f"read these with columns='{chosen}' (or --columns)"
+            )
     for layout in choices:
         if layout.columns == width and (layout.automatic or (layout.clock and clock())):
             return layout, _positions(source, layout, names)

@@ -64,4 +64,4 @@ class Table(ABC):
             return self.names.index(name)
         if name.isdecimal() and int(name) < len(self.widths):
             return int(name)
-        raise FileError(f"{self.path} has {self.found()} and no single one called {excerpt(name)}")
+        raise FileError(f"{self.path} has {self.found()} and no single one called {excerpt(name)}: name some of these")

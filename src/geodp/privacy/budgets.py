@@ -42,6 +42,7 @@ from geodp.privacy.amounts import (
 from geodp.privacy.cost import ApproximateCost, ConcentratedCost, Cost, GaussianCost, PureCost, SumCost, concentrated_rho, cost_of
 from geodp.privacy.neighbours import REPLACE_ONE
 from geodp.privacy.notions import ApproximateDP, Privacy
+from geodp.showing import Row
 
 #: The names of the kinds of cost in messages.
 _CALLED = {
@@ -322,17 +323,20 @@ class Budget:
         pairs = zip(_numbers(self.spent), _numbers(self.total), strict=True)
         return float(max(spent / total if total else Decimal(0) for spent, total in pairs))
 
-    def __str__(self) -> str:
+    def rows(self) -> list[Row]:
+        """The budget in four rows."""
         pairs = zip(self.unit.split(" and "), _numbers(self.spent), _numbers(self.total), strict=True)
         spent = " and ".join(f"{name} {_short(spent)} of {_short(total)}" for name, spent, total in pairs)
         advantage, epsilon = (_short(bound) for bound in (self.advantage, self.epsilon_at(1e-6)))
-        lines = [
+        return [
             ("budget", f"{self.dataset}: {self.promise}; neighbours: {self.neighbours}"),
             ("spent", f"{spent} ({self.rule})"),
             ("left", described(self.left)),
             ("all of it", f"advantage at most {advantage}, epsilon {epsilon} at delta 1e-6"),
         ]
-        return "\n".join(f"{name:<12}{text}" for name, text in lines)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<12}{text}" for name, text in self.rows())
 
 
 #: The columns of :meth:`Budget.cells`.

@@ -391,9 +391,10 @@ class Ledger(Pictured):
         """The charge in the budget's unit; raises if less than that is left."""
         terms = self._find(connection, layout, name, lock=lock)
         if not covers(neighbours, terms.neighbours):
+            whose = "say whose each record is with unit= (or --unit), or " if terms.neighbours.endswith("person") else ""
             raise LedgerError(
                 f"the budget of {name!r} has the neighbours {terms.neighbours!r}, and this charge {neighbours!r}, which does not "
-                "imply them: charge a budget opened for the same neighbours"
+                f"imply them: {whose}charge a budget opened for the same neighbours"
             )
         try:
             price = terms.unit.price(asked, cost)

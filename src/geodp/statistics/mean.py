@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple, Unpack, final
@@ -16,6 +15,7 @@ from geodp.compute.passes import HessianKnown, Pass, sum_rounding
 from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
+from geodp.progress import Progress, followed
 from geodp.records.chunks import Records, open_records
 from geodp.records.persons import Indices, Persons
 from geodp.records.sources import Columns, load
@@ -30,8 +30,6 @@ UNDERFLOW = 1e-150
 _LEAST_TOLERANCE = 1e-20 * SHORTEST
 #: A safeguard that no data set should reach: the default tolerance is met after a few passes.
 MOST_PASSES = 100_000
-
-Progress = Callable[[int, int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def frechet_mean(
     *,
     tolerance: float | None = None,
     weights: ArrayLike | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **how: Unpack[Columns],
 ) -> MeanResult:
     r"""The point of least mean squared distance to the records, clipped into the ball.
@@ -77,7 +75,8 @@ def frechet_mean(
     weights
         Non-negative weights of the records, ``(n,)``; equal by default.
     progress
-        Called as ``progress(iteration, records_done, records_in_all_if_known)`` after every chunk.
+        True for a bar, in a terminal or a notebook. Or a function, called as ``progress(iteration, records_done,
+        records_in_all_if_known)`` after every chunk.
     how
         ``columns``, ``layout``, ``header`` and ``mask``: how columns become points, as for :func:`geodp.files.read_records`.
         Arrays need a ``layout`` if their rows are not points yet, such as upper triangles.
@@ -107,7 +106,8 @@ def frechet_mean(
            [0., 2.]]), True)
     """
     points = load(x, checked_ball(ball).manifold, **how).x
-    return _Solver(open_records(points, ball, weights), progress).solve(tolerance)
+    with followed(progress, "mean") as told:
+        return _Solver(open_records(points, ball, weights), told).solve(tolerance)
 
 
 @final
@@ -170,11 +170,12 @@ class FrechetMean:
                 f"bounded time, and one record could move them {2.0 / flatness(ball) / n:.3g} radii: choose a smaller one"
             )
 
-    def compute(self, x: Any, n: int, progress: Progress | None = None) -> Array:
+    def compute(self, x: Any, n: int, progress: Progress | bool | None = None) -> Array:
         """The mean of exactly ``n`` records, to the default tolerance; raises if ``x`` holds another number of records."""
         records = open_records(one_point_each(x, self.ball), self.ball, None)
         records.check_count(n)
-        return _Solver(records, progress).solve(None, least_passes(self.ball, records.evaluator.hessian)).point
+        with followed(progress, "mean") as told:
+            return _Solver(records, told).solve(None, least_passes(self.ball, records.evaluator.hessian)).point
 
     def compute_each(self, arrays: list[Array]) -> Array:
         """The means of several data sets, computed together, one row each."""

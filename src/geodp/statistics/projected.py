@@ -15,7 +15,9 @@ from geodp.records.sums import sum_over
 def embedding_of(manifold: Manifold) -> Embedding:
     """The embedding of a manifold; raises if there is none."""
     if manifold.embedding is None:
-        raise ValueError(f"there is no projected mean on {manifold}: it is for compact spaces; give a wide ball instead")
+        raise ValueError(
+            f"{manifold} is not compact, so it has no projected mean: start from a wide ball, such as one of radius=30"
+        )
     return manifold.embedding
 
 
