@@ -540,10 +540,13 @@ def log_rounding_covers_the_error_of_log(manifold: Manifold) -> None:
     if not _has_exact_sampler(manifold):
         return
     rng, count = _rng(manifold), manifold.dim + 4
-    for reach, spread in ((0.1, 1.0), (0.45, 1.0), (0.9, 1.0), (0.1, 3.0)):
+    for reach, spread, scaled in ((0.1, 1.0, 0.0), (0.45, 1.0, 0.0), (0.9, 1.0, 0.0), (0.1, 3.0, 0.0), (0.1, 1.0, 20.0)):
         p = random_points(manifold, 1, rng, spread)[0]
-        q = manifold.exp(p, random_tangents(manifold, np.stack([p] * count), rng, reach * min(manifold.injectivity_radius, 6.0)))
-        bounds = [manifold.log_rounding(p, float(length)) for length in np.asarray(manifold.dist(p, q))]
+        v = random_tangents(manifold, np.stack([p] * count), rng, reach * min(manifold.injectivity_radius, 6.0))
+        # records in other units, too, where rounding_reach may know that they lose no digits
+        v = v + manifold.tangent(p, scaled * manifold.scale_directions.sum(axis=0))
+        q = manifold.exp(p, v)
+        bounds = [manifold.log_rounding(p, float(r)) for r in manifold.rounding_reach(p, manifold.raw_log(p, q))]
         error, bound = _error_of_logs(manifold, p, q), math.hypot(*bounds)
         _true(error <= bound, f"log_rounding is {bound / math.sqrt(count):.3g} and log errs by {error / math.sqrt(count):.3g}")
     for radius in (0.05, 0.2, 0.45):
