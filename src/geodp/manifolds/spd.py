@@ -454,11 +454,12 @@ def whitening_rounding(k: int, p: float, q: ArrayLike, spread: ArrayLike) -> Arr
 
     In a wide ball this is within a constant of what storing a mean in floats costs, epsilon times its condition.
     """
-    q, spread = np.asarray(q), np.asarray(spread)
-    whitened = p * np.minimum(spread, q)
-    factorised = np.minimum(whitened, min(p * MOST_SPREAD, max(MOST_LOST, LEAST_SPREAD * p))) + 0.5 * (p**0.5 + q**0.5) ** 2
-    few = (spread <= MOST_SPREAD) & (k**2 * p * spread <= MOST_LOST)  # then nothing is factorised
-    return 4.0 * (k + 4) * EPSILON * np.where(few, whitened, factorised)
+    q, spread, most = np.asarray(q), np.asarray(spread), min(p * MOST_SPREAD, max(MOST_LOST, LEAST_SPREAD * p))
+    with np.errstate(over="ignore"):  # infinite is right past the floats
+        whitened = p * np.minimum(spread, q)
+        factorised = np.minimum(whitened, most) + 0.5 * (p**0.5 + q**0.5) ** 2
+        few = (spread <= MOST_SPREAD) & (k**2 * p * spread <= MOST_LOST)  # then nothing is factorised
+        return 4.0 * (k + 4) * EPSILON * np.where(few, whitened, factorised)
 
 
 def _factor(x: Matrix) -> Matrix:
