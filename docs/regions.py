@@ -90,7 +90,7 @@ def measure(space: str, radius: float, correlated: bool, n: int, kind: str, runs
         before = (mean, spread) if before is None else None
     typical, necessary = float(np.median(radii)), float(np.quantile(away, 0.95))
     return {
-        "space": space, "radius": radius, "correlated": correlated, "n": n, "spread": kind, "runs": runs,
+        "space": space, "radius": radius, "correlated": correlated, "n": n, "spread": kind, "runs": runs, "seed": seed,
         "covered": float(np.mean(covered)), "region": typical, "necessary": necessary,
         "larger": typical / necessary, "rejected": float(np.mean(np.array(p_values) <= 0.05)),
     }  # fmt: skip
