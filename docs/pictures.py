@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -59,7 +60,7 @@ def overview() -> None:
 
 
 def _view(middle: Array) -> Callable[[Array], Array]:
-    """The sphere as seen from above ``middle``: points to coordinates in its tangent plane, not a number if behind it."""
+    """The sphere as seen from above ``middle``: maps points to coordinates in its tangent plane, NaN if they are behind it."""
     frame = geodp.Sphere(2).tangent(middle, np.eye(2))
     return lambda points: np.where((points @ middle > 0.0)[:, None], points @ frame.T, np.nan)
 
@@ -84,7 +85,7 @@ def _globe(axes: Axes, flat: Callable[[Array], Array]) -> None:
 
 
 def radius() -> None:
-    """Too small a ball biases the mean, too large a one costs noise."""
+    """A ball that is too small biases the mean; one that is too large adds noise."""
     rng = np.random.default_rng(11)
     sphere, north = geodp.Sphere(2), np.array([0.0, 0.0, 1.0])
     widest = geodp.Ball(sphere, north, 1.4)
@@ -395,7 +396,7 @@ def people() -> None:
     axes.loglog(each, np.full(len(each), one), color=GREY, linewidth=2, label="protects a record")
     persons = [geodp.plan(ball, n=records // k, epsilon=1.0).expected_error for k in each]
     axes.loglog(each, persons, "o-", color=BLUE, linewidth=2, label="protects a person")
-    # a tenth of the privacy goes to the count, and about 23 persons are left out to be on the safe side
+    # a tenth of the privacy goes to the count, and about 23 persons are left out as a margin
     numbers = [geodp.plan(ball, n=records // k - 23, epsilon=0.9).expected_error for k in each]
     axes.loglog(each, numbers, "s--", color=ORANGE, linewidth=2, label="protects a person, and how many there are")
     axes.set(
@@ -406,6 +407,23 @@ def people() -> None:
     axes.set_xticks(each, [str(k) for k in each], minor=False)
     axes.minorticks_off()
     _finish(figure, axes, "people.png")
+
+
+def learning() -> None:
+    """The accuracy of private classifiers on muscle signals, as ``docs/learning.py`` measured it."""
+    found = json.loads((IMAGES.parent / "learning.json").read_text())
+    figure, axes = _figure()
+    axes.axhline(found["MDM"], color="black", linewidth=1.4, label="pyRiemann, not private")
+    for (name, row), colour, line in zip(
+        found["classifiers"].items(), (BLUE, GREEN, BLUE, ORANGE, GREY), ("o-", "o-", "s--", "o-", "o-"), strict=True
+    ):
+        axes.semilogx(found["epsilons"], row, line, color=colour, linewidth=2, label=name)
+    axes.axhline(1.0 / 3.0, color="black", linewidth=1.0, linestyle=":", label="guessing")
+    axes.set(xlabel="epsilon", ylabel="accuracy", ylim=(0.2, 0.8), title="Rock, paper, scissors: SPD(8), what is protected")
+    axes.set_xticks(found["epsilons"], [f"{epsilon:g}" for epsilon in found["epsilons"]], minor=False)
+    axes.minorticks_off()
+    figure.set_size_inches(9.6, 4.6)
+    _finish(figure, axes, "learning.png", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def many_records() -> None:
@@ -504,7 +522,7 @@ def low_bits() -> None:
     axes.set(
         xlabel="exponent b",
         ylabel="share of draws with bits below 2^b",
-        title="What the last bits of a coordinate tell about the centre",
+        title="What the last bits of a coordinate reveal about the centre",
     )
     _finish(figure, axes, "low_bits.png")
 
@@ -513,7 +531,7 @@ def low_bits() -> None:
 
 
 def architecture() -> None:
-    """The one path data take, as a diagram."""
+    """A diagram of the path that data take."""
     figure = Figure(figsize=(9.6, 3.3))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     boxes = [
@@ -587,6 +605,7 @@ PICTURES = {
         summary,
         geodesics,
         people,
+        learning,
         many_records,
         torus,
         sensitivity_curves,

@@ -1,6 +1,6 @@
 """Measure confidence regions and comparisons on synthetic populations: ``python docs/regions.py`` writes ``regions.json``.
 
-``python docs/regions.py --page`` only writes the tables of ``theory/regions.md`` anew from it.
+``python docs/regions.py --page`` only writes the tables of ``theory/regions.md`` again from it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ SPREADS, SEED = ("covariance about the centre", "covariance about the mean", "va
 
 
 class Population:
-    """A normal law in the tangent space at a point off the centre, of equal deviations or nearly on a line, cut off so that no
-    record is outside the ball. It is symmetric about the point, which is therefore its mean."""
+    """A normal law in the tangent space at a point off the centre, with equal deviations or nearly on a line.
+
+    It is cut off so that no record is outside the ball. It is symmetric about the point, which is therefore its mean.
+    """
 
     def __init__(self, ball: Ball, correlated: bool) -> None:
         manifold, self.ball = ball.manifold, ball

@@ -1,4 +1,4 @@
-"""The estimator behaves as scikit-learn expects wherever that does not contradict privacy."""
+"""The estimators behave as scikit-learn expects wherever that does not contradict privacy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer  # noqa: E402
 from sklearn.utils import estimator_checks  # noqa: E402
 
 from geodp import SPD, Ball, Euclidean, Ledger, Manifold, Product, Release, Rotations, Sphere  # noqa: E402
-from geodp.estimator import PrivateFrechetMean  # noqa: E402
+from geodp.estimator import PrivateFrechetMean, PrivateKMeans, PrivateMDM, PrivateTangentSpace  # noqa: E402
 
 #: Checks of scikit-learn that contradict something the library must do.
 NOT_APPLICABLE = {
@@ -34,12 +34,16 @@ NOT_APPLICABLE = {
     "check_estimator_sparse_array": "sparse matrices are refused by their shape, in other words",
     "check_estimator_sparse_matrix": "sparse matrices are refused by their shape, in other words",
     "check_array_api_input": "NumPy arrays only",
+    "check_clustering": "labels of the records that a fit protects are not kept",
 }
 
 # With so large an epsilon the noise is 1e-12: what scikit-learn compares between two fits agrees to its tolerance.
 if hasattr(estimator_checks, "estimator_checks_generator"):
     conforms = estimator_checks.parametrize_with_checks(
-        [PrivateFrechetMean(radius=1e3, epsilon=1e15, transform_private_records=True)],
+        [
+            made(radius=1e3, epsilon=1e15, transform_private_records=True)
+            for made in (PrivateFrechetMean, PrivateTangentSpace, PrivateMDM, PrivateKMeans)
+        ],
         expected_failed_checks=lambda _: NOT_APPLICABLE,
     )
 else:
@@ -125,8 +129,8 @@ def test_every_fit_draws_anew() -> None:
 def test_parameters_can_be_read_set_and_cloned() -> None:
     model = PrivateFrechetMean(SPD(2), center=np.eye(2), radius=0.7, epsilon=2.0)
     assert model.get_params().keys() == {
-        "manifold", "center", "radius", "epsilon", "delta", "rho", "mu", "mechanism", "law", "ledger", "dataset", "layout",
-        "transform_private_records",
+        "manifold", "center", "radius", "find", "epsilon", "delta", "rho", "mu", "mechanism", "law", "ledger", "dataset",
+        "layout", "transform_private_records",
     }  # fmt: skip
     copy = clone(model)
     assert (copy.manifold, copy.radius, copy.epsilon) == (SPD(2), 0.7, 2.0)

@@ -656,7 +656,7 @@ def test_a_header_that_names_some_numbers_and_not_all_is_refused(
 def test_a_header_that_names_no_number_leaves_them_in_their_order(names: list[str], manifold: Manifold, tmp_path: Path) -> None:
     rows = rng().uniform(0.1, 1.0, size=(3, len(names)))
     if names[0] == "time":
-        with pytest.raises(FileError, match="choose those of the layout clock"):
+        with pytest.raises(FileError, match="more than the layout clock"):
             read_records(write(tmp_path / "x.csv", rows, names), manifold)
         return
     expected = read_records(write(tmp_path / "x.npy", rows), manifold)
@@ -667,18 +667,18 @@ def test_columns_beside_those_that_the_header_names_are_told_apart(tmp_path: Pat
     """Nine columns, of which six are a tensor: they are no whole matrix."""
     names = ["id", "age", "sex", "Dxx", "Dyy", "Dzz", "Dxy", "Dxz", "Dyz"]
     path = write(tmp_path / "x.csv", np.ones((3, 9)), names)
-    with pytest.raises(FileError, match=r"choose those of the layout upper.*with columns= \(or --columns\)"):
+    with pytest.raises(FileError, match=r"more than the layout upper.*with columns= \(or --columns\)"):
         read_records(path, SPD(3))
 
 
 @pytest.mark.parametrize(
     ("shape", "manifold", "sentence"),
     [
-        ((3, 3, 500), SPD(3), "it looks transposed, numpy.moveaxis(x, 2, 0) has the shape (500, 3, 3)"),
-        ((3, 500, 3), SPD(3), "it looks transposed, numpy.moveaxis(x, 1, 0) has the shape (500, 3, 3)"),
-        ((9, 500), SPD(3), "it looks transposed, for it has 9 rows and 500 columns; one record a row is wanted"),
+        ((3, 3, 500), SPD(3), "it looks transposed; numpy.moveaxis(x, 2, 0) has the shape (500, 3, 3)"),
+        ((3, 500, 3), SPD(3), "it looks transposed; numpy.moveaxis(x, 1, 0) has the shape (500, 3, 3)"),
+        ((9, 500), SPD(3), "with 9 rows and 500 columns it looks transposed; write one record a row"),
         ((3, 500), Sphere(2), "it looks transposed"),
-        ((500, 10), SPD(3), "pick those of a record with columns= (or --columns)"),
+        ((500, 10), SPD(3), "choose the columns of a record with columns= (or --columns)"),
     ],
 )
 def test_transposed_arrays_and_columns_too_many_are_told(
@@ -724,9 +724,9 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.csv", lambda path: None, SPD(2), {}, "there is no file"),
     ("x.csv", lambda path: path.mkdir(), SPD(2), {}, "is a folder"),
     ("x", _text("1,2,3\n"), SPD(2), {}, "must be a .npy, .npz, .csv, .csv.gz, .tsv, .tsv.gz, .parquet, "),
-    ("x.zip", _text("PK"), SPD(2), {}, "x.zip is not read as it is: unpack it first"),
-    ("x.npy.gz", _text("1,2,3\n"), SPD(2), {}, "x.npy.gz is not read as it is: unpack it first"),
-    ("x.xls", _text("1,2,3\n"), SPD(2), {}, "x.xls is not read as it is: save it as CSV or as .xlsx"),
+    ("x.zip", _text("PK"), SPD(2), {}, "x.zip as it is: unpack it first"),
+    ("x.npy.gz", _text("1,2,3\n"), SPD(2), {}, "x.npy.gz as it is: unpack it first"),
+    ("x.xls", _text("1,2,3\n"), SPD(2), {}, "x.xls as it is: save it as CSV or as .xlsx"),
     ("x.txt", _text("1,2,3\n"), SPD(2), {}, "if its lines are records, call it .csv"),
     ("x.json", _text("[[1, 2, 3]]"), SPD(2), {}, "write one record a line and call it .jsonl"),
     ("x.csv", _text("xx,xy,yy\n1,2,3\n"), SPD(2), {"mask": "m.nii"}, "a mask is for images"),
@@ -736,7 +736,7 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.csv", _text("\n \n\n"), SPD(2), {}, "must name the columns"),
     ("x.csv", _text("a,b,c\n"), SPD(2), {}, "has a header but no records"),
     ("x.csv", _text(f"id,a,b,c,d\n{SECRET},1,2,3,4\n"), SPD(2), {}, "has 5 columns (id, a, b, c, d), but SPD(2) is read from"),
-    ("x.csv", _text(f"{SECRET},1\n" * 3), SPD(2), {}, "must name the columns, and it holds a number or no name"),
+    ("x.csv", _text(f"{SECRET},1\n" * 3), SPD(2), {}, "must name the columns, but it has a number or an empty cell"),
     ("x.csv", _text(f"{SECRET},1\n" * 3), SPD(2), {"header": False}, "has no header, so nothing public says"),
     ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"layout": "full"}, "the layout full of SPD(2) is read from 4 columns"),
     ("x.csv", _text(f"a,b,c\n{SECRET},1,2\n"), SPD(2), {"layout": "half"}, "'half': name one of auto, full, upper, "),
@@ -749,10 +749,10 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.csv", _text(f"{SECRET},1,2\n"), SPD(2), {"columns": [0, 10**9], "header": False}, "not '1000000000'"),
     ("x.csv", _text(f"a,a\n{SECRET},1\n"), Euclidean(1), {"columns": "a"}, "no single one called 'a'"),
     ("x.csv", _text(f"p{SECRET},q\nr,s\n"), SPD(2), {}, "has 2 columns, but"),
-    ("x.csv", _text(f"id,lat,lon\n3,{SECRET},8\n"), Sphere(2), {}, "choose those of the layout latlon, which its header names"),
-    ("x.csv", _text("id,time\n3,12:30\n"), Sphere(1), {}, "choose those of the layout clock, which its header names"),
+    ("x.csv", _text(f"id,lat,lon\n3,{SECRET},8\n"), Sphere(2), {}, "more than the layout latlon that its header names"),
+    ("x.csv", _text("id,time\n3,12:30\n"), Sphere(1), {}, "more than the layout clock that its header names"),
     ("x.csv", _text(f"u,v\n{SECRET},8\n"), Sphere(2), {}, "reads only when told how: name the layout, latlon"),
-    ("x.csv", _text(f"u v\n{SECRET}\n"), Sphere(1), {}, "may name 2 columns or one with blanks in its name"),
+    ("x.csv", _text(f"u v\n{SECRET}\n"), Sphere(1), {}, "may name 2 columns, or one column whose name has blanks"),
     ("x.csv", _text(f"angle\n{SECRET}\n"), Sphere(1), {}, "name the layout, clock or hours or degrees or radians"),
     ("x.npy", _text(f"{SECRET},1,2\n"), SPD(2), {}, "without unpickling objects"),
     ("x.npz", _text(f"{SECRET},1,2\n"), SPD(2), {}, "without unpickling objects"),
@@ -776,7 +776,7 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.parquet", _frame(a=[True], b=[True], c=[True]), SPD(2), {}, "has the type bool"),
     ("x.parquet", _frame(a=[SECRET]), Sphere(1), {"layout": "clock"}, "type double, but this layout is read from clock times"),
     ("x.parquet", _frame(a=[[SECRET, 1.0]]), SPD(2), {}, "lists without a fixed length in its column a, so nothing public"),
-    ("x.parquet", _frame(a=[[SECRET, 1.0]], b=[1.0]), SPD(2), {"layout": "upper"}, "column a beside other columns: pick"),
+    ("x.parquet", _frame(a=[[SECRET, 1.0]], b=[1.0]), SPD(2), {"layout": "upper"}, "column a besides other columns: choose"),
     ("x.parquet", _frame(a=[[[SECRET, 1.0]]]), Euclidean(2), {}, "2 deep, but a point of Euclidean(2) has shape (2,)"),
     ("x.parquet", _frame(a=[[str(SECRET), "b", "c"]]), Euclidean(1), {}, "has the type list<"),
     ("x.parquet", lambda path: pandas.DataFrame({"a": [1.0]})[:0].to_parquet(path), SPD(2), {}, "has no records"),

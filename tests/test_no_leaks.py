@@ -211,7 +211,7 @@ def test_a_failure_inside_loses_its_text_which_may_quote_data(
     """A ``ValueError`` of the mean is about public things, such as the number of records; one of the draw cannot be."""
     monkeypatch.setattr(f"geodp.{place}", raising(kind("record 8675309 broke it")))
     raised = listening(lambda: private_mean(secret_points(Sphere(2)), NORTH, 1.0, mechanism="tangent"))
-    assert str(raised) == f"the release failed with {kind.__name__}, whose text may hold data and is not shown"
+    assert str(raised) == f"the release failed with {kind.__name__}; its text is hidden because it may hold data"
     assert not getattr(raised, "__notes__", [])
 
 
@@ -297,10 +297,10 @@ def test_the_text_of_an_exception_of_somebodys_reader_is_lost_and_its_kind_is_to
     x = QUOTING[source](kind("record 8675309 is odd"))
     raised = listening(lambda: private_mean(x, NORTH, 1.0, ledger=ledger, dataset="d"))
     assert isinstance(raised, ValueError)
-    assert str(raised).startswith(f"reading the records failed with {kind.__name__}, whose text may hold data and is not shown")
+    assert str(raised).startswith(f"reading the records failed with {kind.__name__}; its text is hidden because it may hold data")
     assert ledger.spent("d") == 0
     if source != SECOND_PASS:  # the curator's own mean is not private, and there the text helps
-        shown = "whose text may hold data" if source in HIDDEN else "8675309"
+        shown = "because it may hold data" if source in HIDDEN else "8675309"
         with pytest.raises(ValueError if source in HIDDEN else kind, match=shown):
             frechet_mean(QUOTING[source](kind("record 8675309 is odd")), NORTH)
 
@@ -347,16 +347,23 @@ def test_what_the_library_says_of_a_chunk_is_not_taken_for_the_readers(chunk: Ar
         private_mean(lambda: iter([chunk]), NORTH, 1.0)
 
 
-def test_no_failure_of_the_estimator_quotes_a_record(listening: Listen) -> None:
-    pytest.importorskip("sklearn", reason="the estimator needs scikit-learn")
-    from geodp.estimator import PrivateFrechetMean
+@pytest.mark.parametrize("name", ["PrivateFrechetMean", "PrivateTangentSpace", "PrivateMDM", "PrivateKMeans"])
+def test_no_failure_of_an_estimator_quotes_a_record(name: str, listening: Listen) -> None:
+    pytest.importorskip("sklearn", reason="the estimators need scikit-learn")
+    from geodp import estimator
 
-    model = PrivateFrechetMean("Sphere(2)", radius=0.5)
+    model = getattr(estimator, name)(manifold="Sphere(2)", radius=0.5)
+    if name == "PrivateMDM":
+        model.set_params(labels="private", classes=["a", "b"])
+        for y in (["8675309"] * 19, np.full((20, 2), 8675309.0), QuotingArray(ValueError("8675309"))):
+            assert listening(lambda y=y: model.fit(secret_points(Sphere(2)), y)) is not None
+    y = ["a"] * 20
     for x in (secret_records(20, 4), secret_records(20), X.astype(str), X.astype(object), X + 1j, [[8675309.0], [1.0, 2.0]]):
-        assert listening(lambda x=x: model.fit(x)) is not None
-    assert listening(lambda: model.fit(QuotingArray(ValueError("8675309")))) is not None
+        assert listening(lambda x=x: model.fit(x, y)) is not None
+    assert listening(lambda: model.fit(QuotingArray(ValueError("8675309")), y)) is not None
     assert listening(lambda: model.transform(X)) is not None
-    model.fit(secret_points(Sphere(2)))
+    records = secret_points(Sphere(2))
+    model.fit(records, ["a"] * len(records))
     assert listening(lambda: model.transform(secret_records(20, 4))) is not None
     assert is_silent(repr(model))
 

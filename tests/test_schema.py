@@ -26,6 +26,7 @@ from geodp import (  # noqa: E402
     private_variance,
 )
 from geodp.data import release_schema  # noqa: E402
+from geodp.kmeans import private_kmeans  # noqa: E402
 from geodp.mechanisms.intrinsic import IntrinsicMechanism  # noqa: E402
 from geodp.mechanisms.tangent import TangentMechanism  # noqa: E402
 from geodp.receipt import KINDS  # noqa: E402
@@ -59,6 +60,8 @@ MADE: dict[str, Callable[[], Any]] = {
     "ball": lambda: private_ball(X, Ball(SPD(2), np.eye(2), 5.0), epsilon=1.0),
     "ball, from nothing": lambda: private_ball(POLES, Sphere(2), rho=0.1),
     "ball, private number": lambda: private_ball(X, Ball(SPD(2), np.eye(2), 5.0), epsilon=2.0, neighbours="add-remove"),
+    "clusters": lambda: private_kmeans(X, BALL, 3, epsilon=1.0),
+    "clusters, simulated": lambda: private_kmeans(X, BALL, 2, rho=0.1, simulate=RNG),
     "groups": lambda: private_mean(X, BALL, epsilon=1.0, by=["a", "b"] * 30),
     "groups, private labels": lambda: private_variance(X, BALL, rho=0.5, by=[1, 2] * 30, groups=[1, 2], labels="private"),
 }
@@ -92,12 +95,12 @@ def test_the_schema_knows_every_kind_and_every_mechanism(receipts: dict[str, dic
     names = {f"{kind.adjective} {law}" for kind in (IntrinsicMechanism, TangentMechanism) for law in ("Laplace", "Gaussian")}
     assert set(fields["mechanism"]["enum"]) == names
     # a count is part of other releases only
-    assert {receipt["summary"] for receipt in receipts.values()} | {"count"} == set(KINDS) | {"ball", "groups"}
+    assert {receipt["summary"] for receipt in receipts.values()} | {"count"} == set(KINDS) | {"ball", "groups", "clusters"}
 
 
 def parts(receipt: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects that a receipt is made of, and the definitions that describe them."""
-    name = {"ball": "ball", "groups": "groups"}.get(receipt["summary"], "release")
+    name = {"ball": "ball", "groups": "groups", "clusters": "clusters"}.get(receipt["summary"], "release")
     yield name, receipt
     yield "cost", receipt["cost"]
     for part in ("count", "coverage"):

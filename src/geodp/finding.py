@@ -53,7 +53,7 @@ from geodp.privacy.neighbours import Unit, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
 from geodp.receipt import SIMULATION, about_point, cost_in_words, cost_of_parts, from_layout, in_layout, parts_of
-from geodp.records.dataset import Dataset, Who
+from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.records.sums import rows_over
 from geodp.release import Account, computed, used
 from geodp.showing import Row, Shown
@@ -373,7 +373,7 @@ def private_ball(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     entropy: Entropy | None = None,
-    **who: Unpack[Who],
+    **who: Unpack[DatasetOptions],
 ) -> BallRelease:
     r"""A ball that holds most of the records, found with differential privacy.
 
@@ -459,18 +459,18 @@ def _found(x: Any, search: Search, entropy: Entropy | None) -> Ball:
     for i, step in enumerate(search.steps):
         match step.what:
             case "scale":
-                center, moved = _median_center(
-                    x, _wide(manifold, center, reach), manifold.scale_directions, step, search.n, entropy
-                )
+                wide = wide_ball(manifold, center, reach)
+                center, moved = _median_center(x, wide, manifold.scale_directions, step, search.n, entropy)
                 reach += moved
             case "medians":
-                center, moved = _median_center(x, _wide(manifold, center, reach), np.eye(manifold.dim), step, search.n, entropy)
+                wide = wide_ball(manifold, center, reach)
+                center, moved = _median_center(x, wide, np.eye(manifold.dim), step, search.n, entropy)
                 reach += moved
             case "cube":
-                center, moved = _cube_center(x, _wide(manifold, center, reach), step, search.n, entropy)
+                center, moved = _cube_center(x, wide_ball(manifold, center, reach), step, search.n, entropy)
                 reach += moved
             case "mean":
-                center, moved = _mean_center(x, _wide(manifold, center, reach), step, search.n, entropy)
+                center, moved = _mean_center(x, wide_ball(manifold, center, reach), step, search.n, entropy)
                 reach += moved
             case "projected mean":
                 statistic = ProjectedMean(manifold)
@@ -481,7 +481,7 @@ def _found(x: Any, search: Search, entropy: Entropy | None) -> Ball:
     return Ball(manifold, center, reach)
 
 
-def _wide(manifold: Manifold, center: Array, reach: float) -> Ball:
+def wide_ball(manifold: Manifold, center: Array, reach: float) -> Ball:
     """A ball for looking at records: its radius need not be one in which means are unique."""
     return Ball(manifold, center, min(reach, 0.999 * Ball(manifold, center, 1e-3).max_radius))
 
@@ -501,7 +501,7 @@ def _median_center(x: Any, ball: Ball, directions: Array, step: Step, n: int, en
         scores = [-max(0, low - half, half - high) for low, high in pairwise(row)]
         cell = Selection(part).draw(scores, entropy)
         chosen.append(-ball.radius + (cell + 0.5) * 2.0 * ball.radius / CELLS)
-    return _moved(ball, np.array(chosen) @ directions)
+    return moved_center(ball, np.array(chosen) @ directions)
 
 
 def _cube_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:
@@ -511,16 +511,16 @@ def _cube_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None
     scored = Scored(cubes, vectors, max(1, int(_HELD * n)))
     score, position = Selection(step.privacy).draw_among_many(cubes.total, scored.counts, entropy)
     cube = scored.at(score, position) if score > 0 else cubes.at(position)
-    return _moved(ball, cubes.middle(cube))
+    return moved_center(ball, cubes.middle(cube))
 
 
 def _mean_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:
     statistic = TangentMean(ball)
     noise = Measurement(statistic, n, step.privacy).noise
-    return _moved(ball, noise.draw(statistic.compute(x, n), entropy).value)
+    return moved_center(ball, noise.draw(statistic.compute(x, n), entropy).value)
 
 
-def _moved(ball: Ball, coordinates: Array) -> tuple[Array, float]:
+def moved_center(ball: Ball, coordinates: Array) -> tuple[Array, float]:
     """The point with these normal coordinates, shortened to the ball and to what floats can hold, and its distance."""
     manifold = ball.manifold
     length = float(np.linalg.vector_norm(coordinates))
@@ -545,8 +545,9 @@ def _radius(x: Any, center: Array, reach: float, search: Search, step: Step, ent
     """A radius about the centre, by the exponential mechanism over those of balls in which a mean can be released."""
     manifold, n = search.manifold, search.n
     radii = _possible_radii(manifold, center, reach)
-    wide = Ball(manifold, center, radii[0])
-    counts = beyond(x, wide if math.isinf(manifold.injectivity_radius) else _wide(manifold, center, math.inf), np.array(radii), n)
+    without_cut_locus = math.isinf(manifold.injectivity_radius)
+    wide = Ball(manifold, center, radii[0]) if without_cut_locus else wide_ball(manifold, center, math.inf)
+    counts = beyond(x, wide, np.array(radii), n)
     root = math.sqrt(manifold.curvature)
     scores = []
     for radius, (outside, next_outside) in zip(radii, pairwise([*counts, n]), strict=True):

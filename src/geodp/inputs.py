@@ -1,9 +1,10 @@
-"""Arrays and numbers as callers give them: their types, and one sentence about what cannot be used."""
+"""Reading arrays and numbers from callers: types, and one-sentence errors for unusable input."""
 
 from __future__ import annotations
 
 import operator
 import reprlib
+import sys
 from typing import Any, cast
 
 import numpy as np
@@ -11,32 +12,44 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: Unit of the rounding bounds.
+#: The unit of rounding bounds: the spacing of floats at 1.
 EPSILON = float(np.finfo(np.float64).eps)
 
-#: Lengths that callers may give: radii, sensitivities, errors to reach. Squares of lengths ``EPSILON`` times as long are still
-#: floats of full precision, and sums of the squares of 2^63 lengths are not infinite.
+#: The range of lengths that callers may give: radii, sensitivities, target errors. Squares of lengths ``EPSILON`` times as long
+#: still have full precision, and the sum of the squares of 2^63 lengths does not overflow.
 SHORTEST, LONGEST = 1e-100, 1e100
 
 
-def whole_number(value: Any, least: int, what: str) -> int:
-    """``value`` as an ``int`` that is at least ``least``, or a sentence."""
+#: Counts and sizes that callers give are at most this: floats hold them, and so do 64 bits.
+MOST = 2**63
+
+
+def whole_number(value: Any, least: int, what: str, most: float = MOST) -> int:
+    """``value`` as an ``int`` between ``least`` and ``most``, or a sentence.
+
+    >>> whole_number(10**400, 1, "the number of records n")
+    Traceback (most recent call last):
+        ...
+    ValueError: the number of records n must be at most 2^63
+    """
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{what} must be a whole number but is {value!r}") from None
+    if number > most:
+        raise ValueError(f"{what} must be at most 2^63")
     if number < least:
-        raise ValueError(f"{what} must be at least {least} but is {number}")
+        raise ValueError(f"{what} must be at least {least}" + (f" but is {number}" if number >= -MOST else ""))
     return number
 
 
 def real_number(value: Any, what: str) -> float:
-    """A public number as a ``float``, or a sentence."""
+    """A public number as a ``float``; raises if it is not a number or does not fit."""
     try:
-        # NumPy would take an array of one number for that number, with a warning
+        # NumPy would convert an array of one number to that number, with a warning
         return float(cast(Any, None) if np.ndim(value) else value)
     except OverflowError:
-        raise ValueError(f"{what} is too large, past what floats hold") from None
+        raise ValueError(f"{what} is too large for a float") from None
     except ValueError:
         raise ValueError(f"{what} must be a number but is {reprlib.repr(value)}") from None
     except TypeError:
@@ -44,7 +57,7 @@ def real_number(value: Any, what: str) -> float:
 
 
 def moderate_length(value: float, what: str, shortest: float = SHORTEST) -> float:
-    """A public length whose square floats can hold, or a sentence.
+    """A public length; raises if its square would overflow or underflow.
 
     >>> moderate_length(1e-161, "the radius")
     Traceback (most recent call last):
@@ -64,10 +77,71 @@ def is_line(value: Any) -> bool:
     return isinstance(value, str) and value != "" and value.isprintable()
 
 
-def refuse_mask(x: Any, name: str) -> None:
-    """NumPy drops the mask of an array without a word when it is read as an ordinary one."""
+#: Where arrays in the memory of the host are, among the device types of DLPack: plain, or pinned for a graphics card.
+_HOST = (1, 3, 11)
+
+
+def is_array_like(x: Any) -> bool:
+    """Whether it says itself how to become an array: a table of pandas or a tensor, say, not a collection of chunks."""
+    names = ("__array__", "__array_interface__", "__array_struct__", "__dlpack__", "__cuda_array_interface__")
+    return isinstance(x, np.ndarray | memoryview) or any(hasattr(x, name) for name in names)
+
+
+def as_numpy(x: Any) -> NDArray[Any]:
+    """Anything that NumPy reads as an array, arrays that know DLPack alone, and rotations of SciPy, as matrices.
+
+    Call :func:`refuse_unreadable` first.
+    """
+    if is_rotation(x):
+        return cast("NDArray[Any]", x.as_matrix())
+    if not isinstance(x, np.ndarray) and not hasattr(x, "__array__") and hasattr(x, "__dlpack__"):
+        return np.from_dlpack(x)
+    return np.asanyarray(x)
+
+
+def is_rotation(x: Any) -> bool:
+    """Whether ``x`` is rotations of SciPy, without loading that part of it for those who have none."""
+    module = sys.modules.get("scipy.spatial.transform")
+    return module is not None and isinstance(x, module.Rotation)
+
+
+def refuse_unreadable(x: Any, name: str) -> None:
+    """A sentence about an array that NumPy must not or cannot read, by its type and its device; values are not looked at.
+
+    NumPy drops the mask of an array without a word when it is read as an ordinary one. Of arrays on a device and of tensors
+    with gradients the reason would be in the text of somebody else's exception, which releases do not show.
+    """
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(
-            f"{name} is a masked array, and what lies under its mask must not be read: fill it first, such as with "
+            f"{name} is a masked array, and masked entries must not be read: fill it first, such as with "
             "numpy.ma.filled(x, numpy.nan)"
         )
+    if isinstance(x, np.ndarray | float | int | list | tuple | str):
+        return
+    kind = f"{type(x).__module__.partition('.')[0]}.{type(x).__name__}"
+    if _is_on_device(x):
+        raise TypeError(
+            f"{name} is a {kind} in the memory of a device: copy it to the host first, with .cpu() (PyTorch), .get() (CuPy) or "
+            "jax.device_get (JAX)"
+        )
+    if _found(x, "requires_grad") is True:
+        raise TypeError(f"{name} is a {kind} that records gradients, and a release has none: pass what .detach() returns")
+    if "bfloat16" in str(_found(x, "dtype")):
+        raise TypeError(f"{name} is a {kind} of dtype bfloat16, which NumPy does not have: convert it to float32 first")
+
+
+def _is_on_device(x: Any) -> bool:
+    if _found(x, "__cuda_array_interface__") is not None:
+        return True
+    try:
+        return x.__dlpack_device__()[0] not in _HOST
+    except Exception:  # it has no such method, or one that fails: reading it will tell
+        return False
+
+
+def _found(x: Any, name: str) -> Any:
+    """An attribute that the type of ``x`` says it has, or None: the columns of a data frame are attributes too, and private."""
+    try:
+        return getattr(x, name, None) if hasattr(type(x), name) else None
+    except Exception:
+        return None

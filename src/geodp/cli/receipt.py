@@ -13,16 +13,19 @@ from geodp.cli.options import check_picture
 
 if TYPE_CHECKING:
     from geodp.finding import BallRelease
+    from geodp.kmeans import KMeansRelease
     from geodp.receipt import GroupedRelease, Release
 
-#: No receipt is longer, in bytes; a file of records may be.
+    AnyRelease = BallRelease | GroupedRelease | KMeansRelease | Release
+
+#: The longest receipt in bytes. A longer file is not a receipt, and may be a file of records.
 _LONGEST = 2**26
 
 
 def receipt_command(
     file: Annotated[Path, typer.Argument(help="The receipt: JSON, as geodp mean --out writes it.")],
     verify: Annotated[
-        bool, typer.Option("--verify", help="Ask the ledger whether it keeps this very text; say yes or no.")
+        bool, typer.Option("--verify", help="Ask the ledger whether it keeps exactly this text; answers yes or no.")
     ] = False,
     ledger: Annotated[
         str | None,
@@ -31,9 +34,7 @@ def receipt_command(
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the release: .png, .svg or .pdf.")] = None,
     spread: Annotated[
         Path | None,
-        typer.Option(
-            "--spread", help="A variance or covariance of the same records, to say what the error of a mean is beside it."
-        ),
+        typer.Option("--spread", help="A variance or covariance of the same records, to compare the error of a mean with."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -41,8 +42,8 @@ def receipt_command(
 
     Example: **geodp receipt mean.json --spread variance.json --plot mean.png**
 
-    Without --verify a receipt is printed if its numbers agree with each other; anyone can write one that does. With --verify the
-    exit code is 0 for yes, 1 for no, and 2 if there is no answer, such as when the ledger cannot be read:
+    Without --verify, geodp prints a receipt if its numbers agree with each other; anyone can write such a receipt. With --verify
+    the exit code is 0 for yes, 1 for no, and 2 if there is no answer, for example because the ledger cannot be read:
     **geodp receipt mean.json --verify --ledger study.db**
     """
     with one_sentence():
@@ -72,24 +73,24 @@ def receipt_command(
         if as_json:
             print(json.dumps({"verified": reason is None, "reason": reason}, indent=2))
         else:
-            print("yes: the ledger keeps this very receipt" if reason is None else f"no: {reason}")
+            print("yes: the ledger keeps exactly this receipt" if reason is None else f"no: {reason}")
         if reason is not None:
             raise typer.Exit(1)
 
 
 def _beside(release: object, spread: object) -> str:
-    """What the error of a mean is beside a released spread."""
+    """The error of a mean compared with a released spread."""
     from geodp.receipt import Release
 
     if not isinstance(release, Release) or not isinstance(spread, Release) or spread.deviation is None:
         raise ValueError("--spread goes with the receipt of a mean: a variance or a covariance of the same records")
     if (release.manifold, release.n, release.dataset) != (spread.manifold, spread.n, spread.dataset):
-        raise ValueError("the receipt of --spread is not about the same records: it has another number of them or data set")
+        raise ValueError("the receipt of --spread is for other records: its number of records or its data set differs")
     return release.verdict(spread)
 
 
-def read_release(file: Path) -> Release | BallRelease | GroupedRelease:
-    """The release that a file holds, or a sentence."""
+def read_release(file: Path) -> AnyRelease:
+    """The release in a file; raises if it is not one."""
     return _read(_text_of(file))
 
 
@@ -101,12 +102,13 @@ def _text_of(file: Path) -> str:
             return content.decode()
     except UnicodeDecodeError:
         pass
-    raise ValueError(f"{file} is no receipt: give a file that geodp mean --out wrote")
+    raise ValueError(f"{file} is not a receipt: give a file that geodp mean --out wrote")
 
 
-def _read(text: str) -> Release | BallRelease | GroupedRelease:
-    """A release of any kind, or a sentence that quotes nothing: the text may be anything, such as a file of records."""
+def _read(text: str) -> AnyRelease:
+    """A release of any kind. The error quotes nothing, because the text may be anything, even a file of records."""
     from geodp.finding import BallRelease
+    from geodp.kmeans import KMeansRelease
     from geodp.receipt import GroupedRelease, Release
 
     try:
@@ -114,14 +116,19 @@ def _read(text: str) -> Release | BallRelease | GroupedRelease:
     except (ValueError, RecursionError):
         stored = None
     if not isinstance(stored, dict) or "geodp" not in stored:
-        raise ValueError("this file is no receipt of geodp: give one that geodp mean --out wrote, or what to_json returned")
-    kinds: dict[Any, type[Release | BallRelease | GroupedRelease]] = {"ball": BallRelease, "groups": GroupedRelease}
+        raise ValueError("this file is not a receipt of geodp: give one that geodp mean --out or to_json wrote")
+    if "estimator" in stored:
+        raise ValueError("this is the receipt of a fit, of several releases: give one of them, or --verify it")
+    kinds: dict[Any, type[AnyRelease]] = {"ball": BallRelease, "groups": GroupedRelease, "clusters": KMeansRelease}
     return kinds.get(stored.get("summary"), Release).from_json(text)
 
 
 def _contradicts_itself(text: str) -> str | None:
+    stored = json.loads(text)
+    releases = stored["releases"] if isinstance(stored, dict) and "estimator" in stored else [stored]
     try:
-        _read(text)
+        for release in releases:
+            _read(json.dumps(release))
     except ValueError as error:
         return f"the ledger keeps this text, but {error}"
     return None

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class Product(Manifold):
     r"""The product of manifolds: one point of each, with squared distances added up.
 
-    A point is one flat array, the factors' points laid end to end: :meth:`join` makes it and :meth:`split` takes it
-    apart. The metric is the sum of the factors' metrics.
+    A point is one flat array, the factors' points end to end: :meth:`join` makes it and :meth:`split` splits it.
+    The metric is the sum of the factors' metrics.
 
     >>> from geodp import Euclidean, Sphere
     >>> pose = Product(Sphere(2), Euclidean(3))
@@ -57,7 +57,7 @@ class Product(Manifold):
         """One array from a point of each factor; leading axes broadcast."""
         if len(points) != len(self.factors):
             raise ValueError(f"{self} has {len(self.factors)} factors but was given {len(points)} points")
-        return self._join(
+        return self.raw_join(
             [factor.read_points(point, f"point {i}") for i, (factor, point) in enumerate(zip(self.factors, points, strict=True))]
         )
 
@@ -65,7 +65,7 @@ class Product(Manifold):
         """The factors' points."""
         return tuple(self.raw_split(self.read_points(x, "x")))
 
-    def _join(self, parts: list[Array]) -> Array:
+    def raw_join(self, parts: list[Array]) -> Array:
         leading = [part.shape[: part.ndim - len(factor.point_shape)] for factor, part in zip(self.factors, parts, strict=True)]
         shape = np.broadcast_shapes(*leading)
         flat = []
@@ -92,7 +92,7 @@ class Product(Manifold):
 
     @property
     def origin(self) -> Array:
-        return self._join([factor.origin for factor in self.factors])
+        return self.raw_join([factor.origin for factor in self.factors])
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -112,7 +112,7 @@ class Product(Manifold):
 
     @property
     def units(self) -> tuple[LengthUnit, ...]:
-        # no factor's distance is longer than that of the product
+        # the distance in a factor is at most that in the product
         return tuple(
             LengthUnit(f"factor_{i}_{unit.name}", unit.convert, partial(_of_factor, unit, i))
             for i, factor in enumerate(self.factors, start=1)
@@ -121,7 +121,7 @@ class Product(Manifold):
 
     @property
     def embedding(self) -> Embedding | None:
-        """Those of the factors, end to end."""
+        """The embeddings of the factors, end to end."""
         known = [part for part in (factor.embedding for factor in self.factors) if part is not None]
         if len(known) < len(self.factors):
             return None
@@ -137,8 +137,8 @@ class Product(Manifold):
             ends[-1],
             math.hypot(*(part.diameter for part in known)),
             write,
-            lambda vector: self._join([part.nearest(x) for part, x in parts(vector)]),
-            # the squares of the turns are convex in the squares of the factors' shares of q: one factor takes all of it
+            lambda vector: self.raw_join([part.nearest(x) for part, x in parts(vector)]),
+            # the squares of the turns are convex in the squares of the factors' shares of q, so in the worst case one takes all
             lambda vector, q: max(part.turn(x, q) for part, x in parts(vector)),
         )
 
@@ -164,10 +164,10 @@ class Product(Manifold):
         return [getattr(factor, name)(*args) for factor, args in zip(self.factors, parts, strict=True)]
 
     def raw_exp(self, p: Array, v: Array) -> Array:
-        return self._join(self._each("raw_exp", p, v))
+        return self.raw_join(self._each("raw_exp", p, v))
 
     def raw_log(self, p: Array, q: Array) -> Array:
-        return self._join(self._each("raw_log", p, q))
+        return self.raw_join(self._each("raw_log", p, q))
 
     def raw_dist(self, p: Array, q: Array) -> Array:
         return np.linalg.vector_norm(np.stack(self._each("raw_dist", p, q)), axis=0)
@@ -184,19 +184,19 @@ class Product(Manifold):
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         ends = np.cumsum([factor.dim for factor in self.factors])[:-1]
         parts = zip(self.factors, self.raw_split(p), np.split(coordinates, ends, axis=-1), strict=True)
-        return self._join([factor.raw_tangent(*args) for factor, *args in parts])
+        return self.raw_join([factor.raw_tangent(*args) for factor, *args in parts])
 
     def raw_coordinates(self, p: Array, v: Array) -> Array:
         return np.concatenate(self._each("raw_coordinates", p, v), axis=-1)
 
     def raw_move_origin(self, p: Array, x: Array) -> Array:
-        return self._join(self._each("raw_move_origin", p, x))
+        return self.raw_join(self._each("raw_move_origin", p, x))
 
     def raw_project(self, x: Array) -> Array:
-        return self._join(self._each("raw_project", x))
+        return self.raw_join(self._each("raw_project", x))
 
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
-        return self._join(self._each("raw_project_tangent", p, v))
+        return self.raw_join(self._each("raw_project_tangent", p, v))
 
     def log_rounding(self, p: Array, reach: float) -> float:
         return math.hypot(*(f.log_rounding(part, reach) for f, part in zip(self.factors, self.raw_split(p), strict=True)))
@@ -237,11 +237,11 @@ class Product(Manifold):
 
     def raw_representatives(self, points: Array) -> Array:
         parts = zip(self.factors, self.raw_split(points), strict=True)
-        return self._join([factor.raw_representatives(part) for factor, part in parts])
+        return self.raw_join([factor.raw_representatives(part) for factor, part in parts])
 
     def from_chart(self, x: Array) -> Array:
         ends = np.cumsum([factor.chart_size for factor in self.factors])[:-1]
-        return self._join([factor.from_chart(part) for factor, part in zip(self.factors, np.split(x, ends), strict=True)])
+        return self.raw_join([factor.from_chart(part) for factor, part in zip(self.factors, np.split(x, ends), strict=True)])
 
 
 def _of_factor(unit: LengthUnit, i: int, number: float) -> str:

@@ -1,0 +1,229 @@
+"""Classification by the nearest of private class means."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin, TransformerMixin
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from geodp.estimator.common import Fit, PrivateEstimator, distances, read_records, refuse_unless_asked
+from geodp.inputs import Array
+from geodp.laws.flat import Family
+from geodp.manifolds import Manifold
+from geodp.manifolds.ball import Ball
+from geodp.mechanisms.choice import MechanismName
+from geodp.privacy.neighbours import add_or_remove_one, change_one
+from geodp.privacy.notions import Privacy
+from geodp.privacy.splitting import split
+from geodp.receipt import Release
+from geodp.records.dataset import Change, Dataset, Labels
+from geodp.records.persons import check_length, key_of, whole
+from geodp.release import private_mean, private_projected_mean
+
+#: Whether a person's records are all of one class, or may be of any.
+UnitIn = Literal["one class", "all classes"]
+
+
+class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+    r"""Minimum distance to mean, with private class means: for pyRiemann's ``MDM`` in a pipeline after ``Covariances``.
+
+    *Public*: all parameters, the manifold, the ball, the number and the shape of the records, the list of classes, and with
+    ``labels="public"`` all of ``y``. *Private*: the records; with ``labels="private"`` also their classes, and so the number of
+    records in each. *Neighbours*: data sets of the same size that differ by replacing one pair of a record and its class; if
+    labels are public, it keeps its class. With ``unit`` all pairs of one person are replaced.
+
+    *Theorem*. Class means are those of :func:`geodp.private_mean` with ``by=y``; the proofs are in :mod:`geodp.release`. If
+    labels are public, a replaced pair changes one class, and all means cost what one costs. If they are private it may change
+    two, so each class has half of the privacy, and a noisy count is part of it. If a ball is searched for, that is a release of
+    its own, and the costs add up. With ``unit_in="all classes"`` a person may be in every class, so each class is a release of
+    its own about the persons in it, with an equal part of the privacy, and these costs add up too. If labels are private, a
+    replaced person may leave, enter or change in each class, so each release protects all three
+    (``neighbours="add-remove"``).
+
+    *Predictions* are a function of the private means and of the record alone: how frequent a class is does not count.
+
+    **What** ``predict``, ``transform`` **and** ``score`` **make of private records is private data**, and *fits add up*: see
+    :mod:`geodp.estimator`.
+
+    Parameters
+    ----------
+    manifold, center, radius, find, epsilon, delta, rho, mu, mechanism, law, ledger, dataset, layout
+        As for :class:`geodp.estimator.PrivateFrechetMean`. ``radius=None`` on a compact space takes projected means, which need
+        no ball (:func:`geodp.private_projected_mean`).
+    labels : "public" or "private"
+        Whether anyone may know the classes of the records.
+    classes : list
+        The names of the classes. Private labels need them: which classes there are must not depend on the records. A record of
+        another class then counts nowhere. Public labels may leave them to ``y``.
+    unit_in : "one class" or "all classes"
+        If :meth:`fit` is given a ``unit``: whether all records of a person are of one class, such as a diagnosis, or may be of
+        all, such as tasks that everybody does. If labels are private, a person of ``"one class"`` is in that of its first record.
+    neighbours : "replace" or "add-remove"
+        As for :class:`geodp.Dataset`. With private labels, ``"add-remove"`` protects records (or persons) that come or go, and
+        the means get all of the privacy instead of half.
+    transform_private_records : bool
+        Whether :meth:`fit_transform` may hand out distances of the very records that the fit protects.
+
+    Attributes
+    ----------
+    classes_ : the classes, sorted.
+    means_ : the private means, ``(n_classes, *point_shape)``; also ``covmeans_``, as pyRiemann calls them.
+    releases_ : the receipts of the fit; they may be published.
+    cost_ : what they cost together.
+    ball_ : the public ball, given or found; None with projected means.
+    n_features_in_ : the number of entries of a record.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(2, size=1000)
+    >>> X = np.exp(0.2 * rng.normal(size=(1000, 1, 1)) + y[:, None, None]) * np.eye(2)
+    >>> model = PrivateMDM(radius=3.0, epsilon=1.0).fit(X, y)
+    >>> model.means_.shape, bool(model.score(X, y) > 0.9), model.cost_.epsilon
+    ((2, 2, 2), True, 1.0)
+    """
+
+    def __init__(
+        self,
+        manifold: Manifold | str | None = None,
+        *,
+        center: ArrayLike | None = None,
+        radius: float | None = 1.0,
+        find: float = 0.0,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        mu: float | None = None,
+        labels: Labels = "public",
+        classes: ArrayLike | None = None,
+        unit_in: UnitIn = "one class",
+        neighbours: Change = "replace",
+        mechanism: MechanismName = "auto",
+        law: Family | None = None,
+        ledger: Any = None,
+        dataset: str | None = None,
+        layout: str | None = None,
+        transform_private_records: bool = False,
+    ) -> None:
+        self.manifold = manifold
+        self.center = center
+        self.radius = radius
+        self.find = find
+        self.epsilon = epsilon
+        self.delta = delta
+        self.rho = rho
+        self.mu = mu
+        self.labels = labels
+        self.classes = classes
+        self.unit_in = unit_in
+        self.neighbours = neighbours
+        self.mechanism = mechanism
+        self.law = law
+        self.ledger = ledger
+        self.dataset = dataset
+        self.layout = layout
+        self.transform_private_records = transform_private_records
+
+    def fit(self, X: ArrayLike, y: ArrayLike, unit: Any = None) -> Self:
+        """Spend the privacy and release the class means.
+
+        ``unit`` says for each record whose it is: then a person has one vote in a class, however many records it has there.
+        """
+        records = read_records(self, X, fitting=True)
+        labels, names = self._labels(y, len(records))
+        ids = None if unit is None else whole(unit, "unit")
+        if ids is not None:
+            check_length(ids, "unit", len(records))
+        fit = Fit(self, "record" if ids is None else "person")
+        together = self._one_class_each() or ids is None
+        if self.neighbours == "add-remove":
+            fit.neighbours = add_or_remove_one(fit.unit) if together else change_one(fit.unit)
+        parts = [fit.own] if together else split(fit.own, [1.0 / len(names)] * len(names))
+        groups: Any = {"by": labels, "groups": names.tolist(), "labels": self.labels, "neighbours": self.neighbours}
+        if together:
+            # a sentence about public labels comes before anything is paid
+            Dataset(records, unit=ids, **groups).open(self.manifold_).groups()
+        fit.pay(parts)
+        place = fit.place(records, unit=ids, neighbours=self.neighbours)
+        if together:
+            means = self._means(records, place, fit.own, unit=ids, **groups, **fit.options)
+            fit.releases.append(means)
+            values = [means[name] for name in names.tolist()]
+        else:
+            each = zip(names.tolist(), parts, strict=True)
+            values = [self._mean_of(name, records, labels, ids, place, part, **fit.options) for name, part in each]
+            fit.releases += values
+        fit.end()
+        self.classes_, self.ball_ = names, place if isinstance(place, Ball) else None
+        self.means_: Array = np.stack([release.value for release in values])
+        return self
+
+    def _means(self, x: Any, place: Ball | Manifold, part: Privacy, **more: Any) -> Any:
+        if isinstance(place, Ball):
+            return private_mean(x, place, **part.parameters(), mechanism=self.mechanism, law=self.law, **more)
+        if self.mechanism != "auto" or self.law is not None:
+            raise ValueError("projected means, without a ball, have a noise of their own: leave out mechanism and law")
+        return private_projected_mean(x, place, **part.parameters(), **more)
+
+    def _mean_of(self, name: Any, x: Array, labels: Any, ids: Any, place: Ball | Manifold, part: Privacy, **more: Any) -> Release:
+        """The mean of one class, about persons who may be in others too."""
+        keys = np.array([key_of(label) for label in labels.tolist()])
+        inside = np.flatnonzero(keys == key_of(name))
+        # who is in a class is private with its labels: then the number of persons is, too
+        hidden = "add-remove" if self.labels == "private" else self.neighbours
+        return self._means(x[inside], place, part, unit=ids[inside], neighbours=hidden, **more)
+
+    def _labels(self, y: Any, n: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The label of each record, and the classes. Of private labels nothing is looked at but how many there are."""
+        if y is None:
+            raise ValueError("PrivateMDM requires y to be passed, but the target y is None")
+        if self.labels not in get_args(Labels):
+            raise ValueError(f"labels must be 'public' or 'private' but is {self.labels!r}")
+        names = None if self.classes is None else np.unique(np.asarray(self.classes))
+        if self.labels == "private":
+            if names is None:
+                raise ValueError(
+                    "private labels need classes, the public list of names: which there are must not depend on the records"
+                )
+            labels = whole(y, "y")
+        else:
+            labels = column_or_1d(y, warn=True)
+            assert_all_finite(labels, input_name="y")
+            check_classification_targets(labels)
+            names = np.unique(labels) if names is None else names
+        check_length(labels, "y", n)
+        return labels, names
+
+    def _one_class_each(self) -> bool:
+        if self.unit_in not in get_args(UnitIn):
+            raise ValueError(f"unit_in must be 'one class' or 'all classes' but is {self.unit_in!r}")
+        return self.unit_in == "one class"
+
+    @property
+    def covmeans_(self) -> Array:
+        check_is_fitted(self, "means_")
+        return self.means_
+
+    def transform(self, X: ArrayLike) -> Array:
+        """The distance of each record to each class mean, ``(n, n_classes)``. Those of private records are private data."""
+        check_is_fitted(self, "means_")
+        return distances(self, X, self.means_, self.manifold_.origin if self.ball_ is None else self.ball_.center)
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None, **fit_params: Any) -> Array:
+        """:meth:`fit`, then :meth:`transform` the same records: **the result is private data**, and refused unless asked for."""
+        refuse_unless_asked(self, "fit_transform", "distances of the private records")
+        return super().fit_transform(X, y, **fit_params)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class whose private mean is nearest. Predictions about private records are private data."""
+        nearest = self.transform(X).argmin(axis=1)
+        return self.classes_[nearest]
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """The softmax of the negative squared distances, as pyRiemann has it; no class counts more for being frequent."""
+        return np.asarray(softmax(-(self.transform(X) ** 2), axis=1))

@@ -1,0 +1,133 @@
+"""Private k-means."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClusterMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from geodp.estimator.common import Fit, PrivateEstimator, distances, read_records, refuse_unless_asked
+from geodp.inputs import Array
+from geodp.kmeans import private_kmeans
+from geodp.manifolds import Manifold
+
+
+class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+    """Clusters of records on any manifold, by k-means in a few private rounds.
+
+    *Public*: all parameters, the manifold, the ball, and the number and the shape of the records. *Private*: the records.
+    *Neighbours*: data sets of the same size that differ by replacing one record; with ``unit`` all records of one person.
+    *Theorem*: each :meth:`fit` is :func:`geodp.kmeans.private_kmeans`, after a release by :func:`geodp.private_ball` if ``find``
+    says so; then their costs add up. See :mod:`geodp.kmeans`.
+
+    There is no ``labels_`` and no ``inertia_``: labels of the records that the fit protects are private data, and a sum of their
+    squared distances would need noise of its own. :meth:`predict` gives labels to those who may see the records. *Fits add up*:
+    see :mod:`geodp.estimator`.
+
+    Parameters
+    ----------
+    n_clusters : int
+        How many clusters there are.
+    manifold, center, radius, find, epsilon, delta, rho, mu, ledger, dataset, layout
+        As for :class:`geodp.estimator.PrivateFrechetMean`.
+    rounds : int
+        How often centres move. Each round has an equal part of the privacy, and their number is fixed.
+    reach : float
+        How far from its centre a record may pull; by default half of the radius. The noise is in proportion to it.
+    random_state : int
+        Of the public directions in which the centres start. Another one costs another fit.
+    transform_private_records : bool
+        Whether ``fit_predict`` and ``fit_transform`` may hand out labels and distances of the very records that the fit
+        protects.
+
+    Attributes
+    ----------
+    cluster_centers_ : the private centres, ``(n_clusters, *point_shape)``.
+    counts_ : noisy numbers of the records of each cluster in the last round.
+    releases_ : the receipts of the fit; they may be published.
+    cost_ : what they cost together.
+    ball_ : the public ball, given or found.
+    n_features_in_ : the number of entries of a record.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.exp(0.2 * rng.normal(size=(2000, 1, 1)) + 2.0 * rng.integers(2, size=(2000, 1, 1))) * np.eye(2)
+    >>> model = PrivateKMeans(2, radius=4.0, epsilon=2.0).fit(X)
+    >>> model.cluster_centers_.shape, hasattr(model, "labels_"), model.cost_.epsilon <= 2.0
+    ((2, 2, 2), False, True)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 2,
+        manifold: Manifold | str | None = None,
+        *,
+        center: ArrayLike | None = None,
+        radius: float = 1.0,
+        find: float = 0.0,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        mu: float | None = None,
+        rounds: int = 3,
+        reach: float | None = None,
+        random_state: int = 0,
+        ledger: Any = None,
+        dataset: str | None = None,
+        layout: str | None = None,
+        transform_private_records: bool = False,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.manifold = manifold
+        self.center = center
+        self.radius = radius
+        self.find = find
+        self.epsilon = epsilon
+        self.delta = delta
+        self.rho = rho
+        self.mu = mu
+        self.rounds = rounds
+        self.reach = reach
+        self.random_state = random_state
+        self.ledger = ledger
+        self.dataset = dataset
+        self.layout = layout
+        self.transform_private_records = transform_private_records
+
+    def fit(self, X: ArrayLike, y: object = None, unit: Any = None) -> Self:
+        """Spend the privacy and release the centres.
+
+        ``unit`` says for each record whose it is: then a person counts once, shared out over the clusters of its records.
+        """
+        records = read_records(self, X, fitting=True)
+        fit = Fit(self, "record" if unit is None else "person")
+        fit.pay([fit.own])
+        ball = fit.ball(records, unit=unit)
+        options = {"rounds": self.rounds, "reach": self.reach, "seed": self.random_state, "unit": unit, **fit.options}
+        release = private_kmeans(records, ball, self.n_clusters, **fit.own.parameters(), **options)
+        fit.releases.append(release)
+        fit.end()
+        self.ball_, self.cluster_centers_, self.counts_ = ball, release.centers, release.counts
+        return self
+
+    def transform(self, X: ArrayLike) -> Array:
+        """The distance of each record to each centre, ``(n, n_clusters)``. Those of private records are private data."""
+        check_is_fitted(self, "cluster_centers_")
+        return distances(self, X, self.cluster_centers_, self.ball_.center)
+
+    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Array:
+        """:meth:`fit`, then :meth:`transform` the same records: **the result is private data**, and refused unless asked for."""
+        refuse_unless_asked(self, "fit_transform", "distances of the private records")
+        return super().fit_transform(X, y, **fit_params)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """The number of the nearest centre. Labels of private records are private data."""
+        return self.transform(X).argmin(axis=1)
+
+    def fit_predict(self, X: ArrayLike, y: object = None, **fit_params: Any) -> NDArray[np.int64]:
+        """:meth:`fit`, then :meth:`predict` the same records: **the result is private data**, and refused unless asked for."""
+        refuse_unless_asked(self, "fit_predict", "labels of the private records")
+        return self.fit(X, **fit_params).predict(X)
