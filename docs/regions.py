@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from tables import write_table
 
-from geodp import Ball, compare, confidence_region, private_covariance, private_mean
+from geodp import Ball, compare, confidence_region, private_covariance, private_mean, private_variance
 from geodp.files import parse_manifold
 from geodp.inputs import Array
+from geodp.regions import Spread
 
 HERE = Path(__file__).parent
 FILE, PAGE = HERE / "regions.json", HERE / "theory" / "regions.md"
@@ -34,7 +35,8 @@ COUNTS = (200, 2_000, 20_000)
 RUNS = 300
 #: The privacy of each of the two releases.
 PRIVACY = {"epsilon": 1.0, "delta": 1e-6}
-ABOUT = ("center", "mean")
+#: What is released beside the mean, and the first seed.
+SPREADS, SEED = ("covariance about the centre", "covariance about the mean", "variance"), 100
 
 
 class Population:
@@ -64,56 +66,64 @@ class Population:
         return manifold.raw_exp(self.mean, manifold.raw_tangent(self.mean, steps))
 
 
-def measure(space: str, radius: float, correlated: bool, n: int, about: Any, runs: int, seed: int) -> dict[str, Any]:
-    """How often regions cover, how much larger they are than necessary, and how often equal groups appear to differ."""
+def released(kind: str, x: Array, ball: Ball, rng: np.random.Generator) -> Spread:
+    if kind == "variance":
+        return private_variance(x, ball, **PRIVACY, simulate=rng)
+    return private_covariance(x, ball, **PRIVACY, about="center" if kind == SPREADS[0] else "mean", simulate=rng)
+
+
+def measure(space: str, radius: float, correlated: bool, n: int, kind: str, runs: int, seed: int) -> dict[str, Any]:
+    """How often regions cover, how large they are against what is necessary, and how often equal groups compare as different."""
     manifold = parse_manifold(space)
     ball = Ball(manifold, manifold.origin, radius)
     population, rng = Population(ball, correlated), np.random.default_rng(seed)
-    radii, away, p_values = [], [], []
+    covered, radii, away, p_values = [], [], [], []
     before = None
     for _ in range(runs):
         x = population.sample(n, rng)
         mean = private_mean(x, ball, **PRIVACY, simulate=rng)
-        spread = private_covariance(x, ball, **PRIVACY, about=about, simulate=rng)
-        radii.append(confidence_region(mean, spread).radius)
+        spread = released(kind, x, ball, rng)
+        region = confidence_region(mean, spread)
+        covered.append(bool(region.contains(population.mean)))
+        radii.append(region.radius)
         away.append(float(manifold.dist(mean.value, population.mean)))
         if before is not None:
             p_values.append(compare(*before[:1], mean, *before[1:], spread).p_value)
         before = (mean, spread) if before is None else None
-    found, distances = np.array(radii), np.array(away)
-    necessary = float(np.quantile(distances, 0.95))
+    typical, necessary = float(np.median(radii)), float(np.quantile(away, 0.95))
     return {
-        "space": space, "radius": radius, "correlated": correlated, "n": n, "about": about, "runs": runs,
-        "covered": float(np.mean(distances <= found)), "region": float(np.median(found)), "necessary": necessary,
-        "larger": float(np.median(found)) / necessary, "rejected": float(np.mean(np.array(p_values) <= 0.05)),
+        "space": space, "radius": radius, "correlated": correlated, "n": n, "spread": kind, "runs": runs, "seed": seed,
+        "covered": float(np.mean(covered)), "region": typical, "necessary": necessary,
+        "larger": typical / necessary, "rejected": float(np.mean(np.array(p_values) <= 0.05)),
     }  # fmt: skip
 
 
 def table(found: list[dict[str, Any]]) -> str:
     titles = ["population", "n", "covered", "radius", "larger than necessary", "equal groups, p ≤ 0.05"]
     lines = [f"| {' | '.join(titles)} |", f"| {' | '.join(['---'] * len(titles))} |"]
-    for row in sorted(found, key=lambda row: (list(SPACES).index(row["space"]), row["correlated"], row["n"])):
+    for row in sorted(found, key=lambda row: (list(SPACES).index(row["space"]), row["correlated"], row["spread"], row["n"])):
         shape = "on a line" if row["correlated"] else "round"
-        about = "centre" if row["about"] == "center" else "mean"
-        cells = [f"`{row['space']}`, {shape}, about the {about}", f"{row['n']:,}", f"{100 * row['covered']:.1f}%"]
+        cells = [f"`{row['space']}`, {shape}; {row['spread']}", f"{row['n']:,}", f"{100 * row['covered']:.1f}%"]
         cells += [f"{row['region']:.3g}", f"{row['larger']:.2f}", f"{100 * row['rejected']:.1f}%"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def cells() -> Iterator[tuple[str, bool, int, Any, int]]:
-    """All cases: every space and shape, with every number of records and one of the two covariances."""
+def cells() -> Iterator[tuple[str, bool, int, str, int]]:
+    """What is measured: every space and shape, with every number of records and one of the two covariances, and a variance."""
     for n in COUNTS:
-        for seed, space in enumerate(SPACES):
+        for i, space in enumerate(SPACES):
             for correlated in (False, True):
-                yield space, correlated, n, ABOUT[(seed + correlated) % 2], seed
+                yield space, correlated, n, SPREADS[(i + correlated) % 2], SEED + i
+                if n == COUNTS[1]:
+                    yield space, correlated, n, "variance", SEED + i
 
 
 def main() -> None:
     if "--page" not in sys.argv:
         found = []
-        for space, correlated, n, about, seed in cells():
-            found.append(measure(space, SPACES[space], correlated, n, about, RUNS, seed))
+        for space, correlated, n, kind, seed in cells():
+            found.append(measure(space, SPACES[space], correlated, n, kind, RUNS, seed))
             print(found[-1], flush=True)
             FILE.write_text(json.dumps(found, indent=1) + "\n")
     write_table(PAGE, "docs/regions.py", table(json.loads(FILE.read_text())))

@@ -8,9 +8,10 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
+import dask.array as da
 import numpy as np
 import pytest
-from cases import MANIFOLDS, every_manifold, random_points
+from cases import MANIFOLDS, every_manifold, random_points, random_tangents
 from pyriemann.geometry.mean import mean_riemann
 
 from geodp import (
@@ -27,6 +28,7 @@ from geodp import (
     Sphere,
     frechet_mean,
 )
+from geodp.compute.passes import SPD3
 from geodp.statistics.mean import FrechetMean, default_tolerance
 
 
@@ -527,6 +529,59 @@ def test_records_near_the_end_of_a_very_wide_ball_are_found(radius: float, logar
     narrow, wide = frechet_mean(x, Ball(manifold, far, 4.0)), frechet_mean(x, Ball(manifold, np.eye(3), radius))
     assert wide.error_bound < 0.01
     assert manifold.dist(wide.point, narrow.point) <= wide.error_bound + narrow.error_bound
+
+
+def in_two_units(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Matrices ``A diag A'``, of which one in a hundred is in units that make it 1e9 times larger; and their exact mean."""
+    rng = np.random.default_rng(40)
+    logs = 0.4 * rng.normal(size=(count, 3)) + np.where(np.arange(count) % 100 == 7, math.log(1e9), 0.0)[:, None]
+    basis = np.eye(3) + 0.3 * rng.normal(size=(3, 3))
+    x = (basis * np.exp(logs)[:, None, :]) @ basis.T
+    return 0.5 * (x + x.transpose(0, 2, 1)), (basis * np.exp(logs.mean(axis=0))) @ basis.T
+
+
+@pytest.mark.parametrize("radius", [20.0, 40.0, 60.0])
+def test_records_in_other_units_cost_a_mean_in_a_wide_ball_no_digits(radius: float) -> None:
+    """Logarithms across such a ball may lose all digits, but those of the records met do not, and the bound says so.
+
+    At radius 20 records of the other units are clipped, so the exact mean is another; there the bound alone is looked at.
+    """
+    ball, (x, exact) = Ball(SPD(3), np.eye(3), radius), in_two_units(1000)
+    result = frechet_mean(x, ball)
+    assert result.error_bound < 1e-7
+    assert result.iterations <= 16
+    if radius > 36.0:
+        assert ball.manifold.dist(result.point, exact) <= result.error_bound
+    chunks = frechet_mean(lambda: iter(np.array_split(x, 7)), ball)
+    weighted = frechet_mean(x, ball, weights=np.ones(len(x)))
+    for other in (chunks, weighted, frechet_mean(da.from_array(x, chunks=(300, 3, 3)), ball)):
+        assert other.error_bound == pytest.approx(result.error_bound, rel=0.5)
+        assert ball.manifold.dist(other.point, result.point) <= other.error_bound + result.error_bound
+
+
+def test_one_record_without_digits_does_not_keep_the_mean_from_the_others() -> None:
+    """A condition number of 1e15: nothing is certified, and yet the mean is found as the others and this one have it."""
+    ball, heights = Ball(SPD(3), np.eye(3), 40.0), np.linspace(0.5, 1.5, 200)
+    x = np.exp(heights)[:, None, None] * np.eye(3)
+    x[0] = np.diag([1.0, 1.0, 1e-15])
+    exact = np.diag(np.exp(np.log(x[:, range(3), range(3)]).mean(axis=0)))
+    result = frechet_mean(x, ball)
+    assert ball.manifold.dist(result.point, exact) < 1e-3
+    assert result.error_bound > 1e-3
+
+
+def test_compiled_loops_round_no_more_than_the_reach_of_rounding_says() -> None:
+    """In other units and not: coordinates of the compiled loop and of the manifold's own logarithm, twice the bound apart."""
+    manifold, rng = SPD(3), np.random.default_rng(41)
+    p = random_points(manifold, 1, rng)[0]
+    v = random_tangents(manifold, np.stack([p] * 300), rng, 8.0) + np.linspace(0.0, 20.0, 300)[:, None, None] * p
+    q = manifold.exp(p, v)
+    log = manifold.raw_log(p, q)
+    compiled = SPD3(manifold).coordinates(Ball(manifold, p, 100.0), q.copy())
+    off = np.linalg.vector_norm(compiled - manifold.raw_coordinates(p, log), axis=-1)
+    bounds = np.array([manifold.log_rounding(p, float(reach)) for reach in manifold.rounding_reach(p, log)])
+    assert (off <= 2.0 * bounds).all()
+    assert (bounds < 1e-7).all()
 
 
 def test_log_eigenvalues_up_to_twelve_converge() -> None:

@@ -241,7 +241,8 @@ def test_the_page_shows_what_was_measured_and_every_region_covers() -> None:
     for row in found:
         assert row["covered"] >= 0.93
         assert row["rejected"] <= 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / (row["runs"] // 2))
-        assert f"| {row['n']:,} | {100 * row['covered']:.1f}% | {row['region']:.3g} | {row['larger']:.2f} |" in page
+        numbers = f"| {row['n']:,} | {100 * row['covered']:.1f}% | {row['region']:.3g} | {row['larger']:.2f} |"
+        assert f"{row['spread']} {numbers}" in page
     spaces = {row["space"] for row in found}
     assert len(spaces) >= 5
     for space in spaces:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import textwrap
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -94,17 +96,34 @@ def test_a_name_that_is_taken_is_refused():
 
 
 def test_an_installed_package_adds_a_manifold_through_its_entry_point_alone(tmp_path: Path):
-    """Laid out as pip leaves a package: a module, and the entry point in the folder of its metadata."""
-    (tmp_path / "marbles.py").write_text(textwrap.dedent(PACKAGE))
-    information = tmp_path / "marbles-1.0.dist-info"
-    information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: marbles\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text("[geodp.manifolds]\nMarble = marbles:Marble\n")
-    path = [str(tmp_path), str(Path(geodp.__file__).parent.parent)]
-    program = f"import sys; sys.path[:0] = {path!r}\n{USE}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["Marble(2) 4.0 True", "True None", "True"]
+    """Pip installs a wheel of it, to a folder of its own; Python and the command line then know its manifold by name."""
+    wheel, information, site = tmp_path / "marbles-1.0-py3-none-any.whl", "marbles-1.0.dist-info", tmp_path / "site"
+    files = {
+        "marbles.py": textwrap.dedent(PACKAGE),
+        f"{information}/METADATA": "Metadata-Version: 2.1\nName: marbles\nVersion: 1.0\n",
+        f"{information}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{information}/entry_points.txt": "[geodp.manifolds]\nMarble = marbles:Marble\n",
+    }
+    files[f"{information}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{information}/RECORD"])
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+
+    def run(*arguments: str) -> list[str]:
+        search = os.pathsep.join([str(site), str(Path(geodp.__file__).parent.parent)])
+        environment = os.environ | {"PYTHONPATH": search}
+        done = subprocess.run(
+            [sys.executable, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    run("-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-compile", "--target", str(site), str(wheel))
+    assert run("-c", USE) == ["Marble(2) 4.0 True", "True None", "True"]
+    (tmp_path / "points.csv").write_text("x,y,z\n" + "0,0,0.5\n" * 50)
+    told = run("-m", "geodp", "mean", "points.csv", "-m", "Marble(2)", "-c", "[0, 0, 0.5]", "-r", "0.3", "-e", "1")
+    assert told[0] == "PRIVATE MEAN"
+    assert any(line.split() == ["manifold", "Marble(2)"] for line in told)
 
 
 def test_an_entry_point_that_cannot_be_loaded_is_a_warning_and_the_others_work(tmp_path: Path):

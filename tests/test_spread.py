@@ -50,7 +50,7 @@ from geodp.statistics.spread import WEIGHT, Covariance, FrechetVariance, SecondM
 STATISTICS = [Variance, FrechetVariance, SecondMoment, Covariance]
 every_statistic = pytest.mark.parametrize("kind", STATISTICS, ids=lambda kind: kind.__name__)
 SPACES: list[Manifold] = [Euclidean(1), Euclidean(3), Sphere(1), Sphere(2), Hyperbolic(2), SPD(2), SPD(3), Rotations(3)]
-every_space = pytest.mark.parametrize("manifold", longer(SPACES, SPACES[1:2]), ids=str)
+every_space = pytest.mark.parametrize("manifold", longer(SPACES, [Euclidean(3), SPD(2)]), ids=str)
 NOTIONS: list[Privacy] = [PureDP(1.0), ApproximateDP(1.0, 1e-6), ZeroConcentratedDP(0.05), GaussianDP(0.3)]
 
 
@@ -93,9 +93,6 @@ def test_an_adversary_reaches_the_sensitivity_to_one_percent_and_no_more(manifol
     ball, rng = ball_of(manifold), np.random.default_rng(5)
     statistic = kind(ball)
     n = 250 if kind is FrechetVariance else 2
-    most = statistic.sensitivity(n) + 2.0 * statistic.tolerance
-    if kind is FrechetVariance and manifold.curvature > 0.0:
-        n = 400  # where space is curved the bound is not reached, but must hold
 
     def moved(rows: Array) -> float:
         others = np.repeat(placed(ball, rows[2:]), n - 1, axis=0)
@@ -110,8 +107,7 @@ def test_an_adversary_reaches_the_sensitivity_to_one_percent_and_no_more(manifol
         starts = [np.stack([-along, along, along]) + 0.1 * rng.normal(size=(3, manifold.dim))]
     found = max(climb(moved, start, ball.radius, rng, steps) for start in starts)
     assert found <= most
-    if not (kind is FrechetVariance and manifold.lowest_curvature < manifold.curvature):
-        assert found >= 0.99 * most
+    assert found >= 0.99 * most
 
 
 def test_the_joint_sensitivity_in_closed_form_is_the_largest_over_a_fine_grid() -> None:

@@ -161,6 +161,34 @@ def test_a_wrong_volume_density_is_noticed(manifold, factor, monkeypatch):
     assert is_noticed(manifold, testing.log_volume_density_is_the_logarithm_of_the_jacobian_determinant_of_exp)
 
 
+@pytest.mark.parametrize("factor", [0.0, 0.5, 0.9, 1.1, 2.0])
+@pytest.mark.parametrize("manifold", [Grassmann(2, 4), Rotations(4)], ids=repr)
+def test_a_volume_density_that_is_wrong_past_the_injectivity_radius_alone_is_noticed(manifold, factor, monkeypatch):
+    """Of 10% by differences of ``exp``; half or twice as much also by what another point sees of all the volume."""
+    right = type(manifold).raw_log_volume_density
+
+    def wrong(self, p, v):
+        density = right(self, p, v)
+        scaled = np.where(density == -np.inf, -np.inf, factor * np.maximum(density, -1e300))
+        return np.where(self.raw_norm(p, v) > self.injectivity_radius, scaled, density)
+
+    monkeypatch.setattr(type(manifold), "raw_log_volume_density", wrong)
+    assert is_noticed(manifold, testing.log_volume_density_is_the_logarithm_of_the_jacobian_determinant_of_exp)
+    if not 0.8 < factor < 1.2:
+        assert is_noticed(manifold, testing.volume_is_the_same_seen_from_every_point, "times itself")
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+@pytest.mark.parametrize("manifold", [Sphere(2), Grassmann(2, 4), Rotations(4), PlanarShapes(4), Torus(2)], ids=repr)
+def test_volume_that_is_missing_or_there_twice_is_noticed(manifold, factor, monkeypatch):
+    """Cut loci that are too near or too far, against distances alone; past conjugate points there is nothing to count twice."""
+    right = manifold.roots
+    testing.volume_is_the_same_seen_from_every_point(manifold)
+    mistaken(monkeypatch, manifold, "roots", replace(right, cuts=tuple(cut and cut * Fraction(factor) for cut in right.cuts)))
+    if factor < 1.0 or not len(right.forms):
+        assert is_noticed(manifold, testing.volume_is_the_same_seen_from_every_point, "times itself")
+
+
 @factors(0.5, 0.9, 1.1, 2.0)
 @pytest.mark.parametrize("manifold", [Sphere(3), Hyperbolic(3), Grassmann(2, 4), SPD(3), PlanarShapes(4)], ids=repr)
 def test_a_bound_that_the_density_exceeds_or_that_is_no_density_where_it_should_be_is_noticed(manifold, factor, monkeypatch):
@@ -206,6 +234,15 @@ def test_a_rounding_bound_below_the_errors_of_log_is_noticed(manifold, factor, m
     assert is_noticed(manifold, holds, "log_rounding_in_ball is")
 
 
+@pytest.mark.parametrize("factor", [0.0, 0.3])
+@pytest.mark.parametrize("manifold", [SPD(2), SPD(3), HPD(2)], ids=repr)
+def test_a_reach_of_rounding_that_is_too_small_is_noticed(manifold, factor, monkeypatch):
+    """A record that counts as if it were nearer than it is: the bound grows exponentially with the distance."""
+    right = type(manifold).rounding_reach
+    monkeypatch.setattr(type(manifold), "rounding_reach", lambda self, p, v: factor * right(self, p, v))
+    assert is_noticed(manifold, testing.log_rounding_covers_the_error_of_log, "log_rounding is")
+
+
 @every_small_manifold
 def test_a_logarithm_that_loses_four_digits_is_noticed(manifold, monkeypatch):
     """Of sixteen; the other properties allow for five."""
@@ -232,6 +269,18 @@ def test_requirements_that_are_met_by_what_is_ten_per_cent_off_are_noticed(manif
 
     monkeypatch.setattr(type(manifold), "requirements", loose)
     assert is_noticed(manifold, testing.requirements_accept_points_and_nothing_else, "taken for a point")
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 0.9, 1.1, 2.0])
+@pytest.mark.parametrize("manifold", longer(ONE_OF_EACH, ONE_OF_EACH[:4]), ids=repr)
+def test_an_isometry_that_moves_the_origin_too_far_or_not_far_enough_is_noticed(manifold, factor, monkeypatch):
+    right = type(manifold).raw_move_origin
+
+    def wrong(self, p, x):
+        return right(self, self.raw_exp(self.origin, factor * self.raw_log(self.origin, p)), x)
+
+    monkeypatch.setattr(type(manifold), "raw_move_origin", wrong)
+    assert is_noticed(manifold, testing.move_origin_is_an_isometry_that_takes_the_origin_to_the_point)
 
 
 def test_an_isometry_that_is_none_is_noticed(monkeypatch):

@@ -265,7 +265,9 @@ def _deviations(axes: Any, components: Components) -> None:
     axes.errorbar(positions, deviations, np.abs(ends.T - deviations), fmt="none", ecolor="black", elinewidth=1, capsize=2)
     axes.axhline(np.sqrt(components.level), color=ORANGE, linewidth=1, linestyle="--", label="level of the noise")
     axes.set(xlabel="component", ylabel="standard deviation")
-    axes.locator_params(axis="x", integer=True)
+    axes.margins(y=0.12)  # room for the legend above the bars
+    if len(components) <= 8:
+        axes.set_xticks(positions)
     axes.legend(frameon=False, fontsize=8)
 
 
@@ -398,7 +400,8 @@ def _regions(regions: dict[str, ConfidenceRegion]) -> Figure:
     right.set_xticks(positions, list(regions))
     right.set(ylabel="geodesic distance", title="radius")
     _unit_axis(right, first.mean.notation)
-    right.legend(frameon=False, fontsize=8)
+    right.margins(y=0.12)
+    right.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", handlelength=1.0, columnspacing=1.0)
     title = f"Confidence regions for the mean, {manifold}, level {first.level:g}"
     figure.suptitle(_title(title, all(region.private for region in regions.values())), fontsize=11)
     return figure

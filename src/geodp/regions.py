@@ -24,8 +24,12 @@ for records at squared distances up to ``Y/kappa`` and on average at most ``v``.
 the lowest curvature, which on any space bounds the third side from above (Toponogov). Lengths and angles are drawn with a
 fixed seed.
 
-*What is approximate*: the central limit theorem, and the use of the released proportions of eigenvalues for those of ``C``.
-The documentation has the measured coverage. The population is that of clipped records.
+*What is approximate.* The sampling error is drawn from a normal law whose covariance is the released one at its upper bound, as
+if that were the covariance of the population: this takes the central limit theorem, neglects how far the spread of ``n`` records
+is from that of the population (a share of about ``sqrt(2/n)`` of it), and takes the proportions of the released eigenvalues for
+those of ``C``. The direction of the noise is exactly uniform in the tangent space at the centre and on spheres and hyperbolic
+spaces, and nearly so elsewhere. Coverage was measured from 200 records on, and is in the documentation; nothing is known about
+fewer. The population is that of clipped records.
 """
 
 from __future__ import annotations
@@ -130,7 +134,7 @@ class ConfidenceRegion(Shown):
             ("radius", f"{length(self.radius)} about the private mean, geodesic distance"),
             ("", f"sampling alone would need {length(self.sampling)}, noise alone {length(self.noise)}"),
             ("verdict", self.verdict()),
-            ("level", f"{self.level:g}, for the mean of the population of clipped records; approximate in n"),
+            ("level", f"{self.level:g}, for the mean of the population of clipped records; normal approximation, for large n"),
             ("manifold", repr(self.manifold)),
             ("records", f"{self.mean.n}"),
         ]
@@ -139,8 +143,9 @@ class ConfidenceRegion(Shown):
 def confidence_region(mean: Release, spread: Spread, level: float = 0.95) -> ConfidenceRegion:
     r"""A geodesic ball that contains the Fréchet mean of the population with probability nearly ``level``.
 
-    It includes sampling error and noise. :mod:`geodp.regions` has the theory, and says what is approximate. It costs no
-    privacy beyond that of the two releases.
+    It allows for sampling error and for noise. Sampling is by the normal approximation, with the released spread for that of the
+    population; from 200 records on, 95% regions were seen to cover 93% or more. The theory, and what else is approximate, is in
+    :mod:`geodp.regions`. It costs no privacy beyond that of the two releases.
 
     Parameters
     ----------
@@ -249,7 +254,7 @@ class Comparison(Shown):
             ),
             ("", f"and {length(self.by_chance[0])} in half of them"),
             ("verdict", self.verdict()),
-            ("p-value", f"{self.p_value:.3g}, for equal means of the two populations; approximate in n"),
+            ("p-value", f"{self.p_value:.3g}, for equal means of the two populations; normal approximation, for large n"),
         ]
         if not all(self.spread_known):
             rows.append(("", "without a variance or a covariance the spread is taken to be as large as the ball allows"))
@@ -267,8 +272,9 @@ def compare(
     r"""Tests whether two groups have the same mean, from the distance between two private means.
 
     The null hypothesis is that the two populations, clipped into the ball, have the same Fréchet mean; the two samples are
-    independent and no person is in both. The p-value uses an upper bound on the spread, so it tends to be too large rather than
-    too small; it is never below 0.0001. :mod:`geodp.regions` has the theory, and says what is approximate.
+    independent and no person is in both. Sampling is by the normal approximation. The p-value takes the spread at its upper
+    bound, so it is rather too large than too small; it is never below 0.0001. The theory, and what else is approximate, is in
+    :mod:`geodp.regions`.
 
     Parameters
     ----------

@@ -54,6 +54,7 @@ class Pass:
     reach: float  # largest |v|
     hessian: Array  # sum of w times the evaluator's part of the Hessian ...
     seen: float  # ... and the weight of the records in that sum
+    rounding: float = 0.0  # sum of w times a bound on the rounding error of v, if the evaluator is Roundings
 
     @classmethod
     def zero(cls, manifold: Manifold) -> Pass:
@@ -77,6 +78,7 @@ class Pass:
             max(self.reach, other.reach),
             self.hessian + other.hessian,
             self.seen + other.seen,
+            self.rounding + other.rounding,
         )
 
 
@@ -177,6 +179,24 @@ class GeneralEvaluator(Evaluator):
         w = np.ones(len(logs)) if weights is None else weights
         reach = math.sqrt(float(squares.max()))
         return Pass.of_blocks(len(logs), block_sums(coordinates, w), float(w @ squares), reach, np.zeros(()), 0.0)
+
+
+class Roundings(GeneralEvaluator):
+    """Adds up what rounding may put between the logarithms of the records and the exact ones: for each by where it is."""
+
+    #: Records of nearly the same reach count as those of the farthest of them: there are so many steps.
+    _STEPS: ClassVar[int] = 128
+
+    def from_logs(self, p: Array, logs: Array, weights: Array | None) -> Pass:
+        reach = self.manifold.rounding_reach(p, logs)
+        farthest, bound = float(np.max(reach)), math.inf
+        if math.isfinite(farthest):
+            steps = np.minimum(np.ceil(reach * (self._STEPS / max(farthest, 1e-300))), self._STEPS).astype(np.int64)
+            masses = np.bincount(steps, weights)
+            ends = (1.0 + 1e-9) * farthest / self._STEPS * np.arange(len(masses))
+            pairs = zip(masses.tolist(), ends.tolist(), strict=True)
+            bound = sum(mass * self.manifold.log_rounding(p, end) for mass, end in pairs if mass)
+        return replace(super().from_logs(p, logs, weights), rounding=bound)
 
 
 def block_sums(values: Array, weights: Array) -> Array:

@@ -226,6 +226,13 @@ class Manifold(ABC):
         """The same bound for all ``p`` and ``q`` within ``radius`` of ``center``."""
         return self.log_rounding(center, 2.0 * radius)
 
+    def rounding_reach(self, p: Array, v: Array) -> Array:
+        """For each computed logarithm ``v`` at ``p``, a reach for which :meth:`log_rounding` holds: its length, or less.
+
+        It is less where some directions cost fewer digits than others: ``frechet_mean`` in a wide ball is then certified better.
+        """
+        return self.raw_norm(p, v)
+
     @abstractmethod
     def requirements(self, x: Array) -> Iterator[Requirement]:
         """The conditions on a finite array of the right shape, cheapest first."""

@@ -205,6 +205,9 @@ class Product(Manifold):
         parts = zip(self.factors, self.raw_split(center), strict=True)
         return math.hypot(*(factor.log_rounding_in_ball(part, radius) for factor, part in parts))
 
+    def rounding_reach(self, p: Array, v: Array) -> Array:
+        return np.max(self._each("rounding_reach", p, v), axis=0)
+
     def requirements(self, x: Array) -> Iterator[Requirement]:
         for i, (factor, part) in enumerate(zip(self.factors, self.raw_split(x), strict=True)):
             for met, found, sentence in factor.requirements(part):

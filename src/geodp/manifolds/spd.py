@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
 from geodp.manifolds.functions import (
@@ -175,11 +175,25 @@ class AffineInvariant(PositiveDefinite):
 
     def log_rounding(self, p: Array, reach: float) -> float:
         condition, growth = _condition(self.matrices(p)), _growth(reach)
-        return self.multiplicity * whitening_rounding(self.k, condition, condition * growth, growth)
+        return self.multiplicity * float(whitening_rounding(self.k, condition, condition * growth, growth))
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
         most = _condition(self.matrices(center)) * _growth(radius)
-        return self.multiplicity * whitening_rounding(self.k, most, most, _growth(2.0 * radius))
+        return self.multiplicity * float(whitening_rounding(self.k, most, most, _growth(2.0 * radius)))
+
+    def rounding_reach(self, p: Array, v: Array) -> Array:
+        r"""From the ratio of the extreme eigenvalues of ``L^-1 q L^-*``, all that :func:`whitening_rounding` needs.
+
+        A factor that all eigenvalues have in common, such as another unit, costs no digits but those of a long logarithm, hence
+        ``1 + |v|``. The ratio is a computed one. Errors add to the whitened matrix, so if the bound says that its smallest
+        eigenvalue is off by at most half, the true ratio is at most 3 times as large. Else the length counts.
+        """
+        logs = self.raw_radial_part(p, v)
+        length = np.linalg.vector_norm(logs, axis=-1)
+        ratio = np.maximum(logs.max(axis=-1) - logs.min(axis=-1), np.log1p(length)) + math.log(3.0)
+        spread, condition = np.exp(np.minimum(ratio, 300.0)), _condition(self.matrices(p))
+        known = self.multiplicity * whitening_rounding(self.k, condition, condition * spread, spread) < 0.5
+        return np.where(known, np.minimum(ratio / math.sqrt(2.0), length), length)
 
 
 @register
@@ -429,7 +443,7 @@ def most_spread(p: Matrix, inverse: Matrix) -> Array:
     return np.clip(MOST_LOST / condition, LEAST_SPREAD, MOST_SPREAD)
 
 
-def whitening_rounding(k: int, p: float, q: float, spread: float) -> float:
+def whitening_rounding(k: int, p: float, q: ArrayLike, spread: ArrayLike) -> Array:
     r"""A bound on the rounding error of the logarithm of ``q`` at ``p``: from their conditions, and that of ``L^-1 q L^-T``.
 
     Whitening ``q`` leaves an error of about ``k`` epsilons times the largest eigenvalue of ``q`` over the smallest of ``p``, and
@@ -441,10 +455,12 @@ def whitening_rounding(k: int, p: float, q: float, spread: float) -> float:
 
     In a wide ball this is within a constant of the error of storing a mean in floats, epsilon times its condition.
     """
-    lost = p * min(spread, q)
-    if spread > MOST_SPREAD or k**2 * p * spread > MOST_LOST:  # otherwise nothing is factorised
-        lost = min(lost, p * MOST_SPREAD, max(MOST_LOST, LEAST_SPREAD * p)) + 0.5 * (math.sqrt(p) + math.sqrt(q)) ** 2
-    return 4.0 * (k + 4) * EPSILON * lost
+    q, spread, most = np.asarray(q), np.asarray(spread), min(p * MOST_SPREAD, max(MOST_LOST, LEAST_SPREAD * p))
+    with np.errstate(over="ignore"):  # infinite is right past the floats
+        whitened = p * np.minimum(spread, q)
+        factorised = np.minimum(whitened, most) + 0.5 * (p**0.5 + q**0.5) ** 2
+        few = (spread <= MOST_SPREAD) & (k**2 * p * spread <= MOST_LOST)  # then nothing is factorised
+        return 4.0 * (k + 4) * EPSILON * np.where(few, whitened, factorised)
 
 
 def _factor(x: Matrix) -> Matrix:

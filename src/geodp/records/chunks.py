@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import ThreadpoolController
 
-from geodp.compute.passes import Evaluator, Pass, best_evaluator, sum_rounding
+from geodp.compute.passes import Evaluator, Pass, Roundings, best_evaluator, sum_rounding
 from geodp.files import FileError
 from geodp.inputs import Array, as_numpy, is_array_like, refuse_unreadable
 from geodp.manifolds.ball import Ball, checked_ball
@@ -65,6 +65,16 @@ class Records(ABC):
     @abstractmethod
     def evaluate(self, p: Array, report: Report) -> Pass:
         """One pass over the clipped records at ``p``; calls ``report`` with the number of records done."""
+
+    def rounding(self, p: Array) -> float:
+        """The mean over the records of what rounding may put between their logarithms at ``p`` and the exact ones: a pass."""
+        usual, self.evaluator = self.evaluator, Roundings(self.ball.manifold)
+        try:
+            with np.errstate(all="ignore"):
+                total = self.evaluate(p, lambda done: None)
+        finally:
+            self.evaluator = usual
+        return total.rounding / (total.count if self.weights is None else 1.0)
 
     def check_count(self, done: int) -> None:
         """Checks that every pass sees the same number of records, at least one."""

@@ -69,9 +69,10 @@ def frechet_mean(
     ball
         The public ball; records outside it are moved to its boundary first, see :meth:`Ball.clip`.
     tolerance
-        The largest acceptable ``error_bound``. By default :func:`default_tolerance`, a function of the ball alone that
-        every data set meets. If that is coarse, because the ball is so wide that logarithms across it have few digits, the
-        iteration continues as far as the records allow. A tolerance that float64 cannot meet raises a ``ValueError``.
+        The largest acceptable ``error_bound``. By default :func:`default_tolerance`, a function of the ball alone which
+        every data set meets; where that is coarse, because the ball is so wide that logarithms across it have few digits, the
+        iteration goes on to what the records themselves allow, each by where it is (:meth:`Manifold.rounding_reach`), which may
+        take passes of its own. A smaller one that float64 cannot meet is a ``ValueError``.
     weights
         Non-negative weights of the records, ``(n,)``; equal by default.
     progress
@@ -324,16 +325,18 @@ class _Solver:
         if tolerance is None and least == 1:
             state = self._refined(state)
         while self.passes < least:
-            self._evaluate(state.point)  # only to take the same time
-        return MeanResult(state.point, self._tightly_bounded(state).bound, self.passes)
+            self._evaluate(state.point)  # for the time it takes only
+        return MeanResult(state.point, (state if self.tight else self._tightly_bounded(state)).bound, self.passes)
 
     def _refined(self, state: _State) -> _State:
         """Continues from a point that meets the tolerance of a wide ball, as far as the records allow. Must not fail."""
         if self.goal > FINE:
-            self.tight, state = True, self._tightly_bounded(state)
+            self.tight = True
+            state = self._tightly_bounded(state)
         best = state
-        # far from the records nothing can be certified, but the gradient may still show the way to them
-        while best.bound > FINE and state.gamma > 0.01 * state.rounding:
+        # far from the records nothing may be certified, and yet the way to them be clear: the gradient says whether it is. One
+        # record without digits may keep everything from being certified: then the others decide where to stop
+        while best.bound > FINE and state.gamma > 0.01 * min(state.rounding, 1e-3):
             try:
                 trial = self._advance(state)
             except np.linalg.LinAlgError:  # a point whose floats have no correct digits left
@@ -341,7 +344,8 @@ class _Solver:
             if not trial.gamma < 0.9 * state.gamma:
                 break
             state = trial
-            best = min(best, state, key=lambda each: each.bound)
+            # bounds past the diameter of the ball say nothing, and the gradient decides
+            best = min(best, state, key=lambda each: (min(each.bound, 2.0 * self.ball.radius), each.gamma))
         return best
 
     def _advance(self, state: _State) -> _State:
@@ -413,8 +417,12 @@ class _Solver:
 
     def _tightly_bounded(self, state: _State) -> _State:
         rounding = min(self.manifold.log_rounding(state.point, state.reach), self.most_rounding)
-        bound, rounding = self._bound(state.gamma, 2.0 * state.energy, rounding)
-        return state._replace(bound=bound, rounding=rounding)
+        bound, total = self._bound(state.gamma, 2.0 * state.energy, rounding)
+        if self.tight and bound > FINE and total > 0.01 * state.gamma:
+            # a few records far out lose many digits, but of their own logarithms alone
+            self.passes += 1
+            bound, total = self._bound(state.gamma, 2.0 * state.energy, min(rounding, self.records.rounding(state.point)))
+        return state._replace(bound=bound, rounding=total)
 
     @staticmethod
     def _hessian(total: Pass, square: float, gamma: float) -> Array:
