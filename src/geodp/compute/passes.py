@@ -22,7 +22,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from geodp.inputs import EPSILON, Array
-from geodp.manifolds import SPD, Rotations, Sphere
+from geodp.manifolds import SPD, Grassmann, Hyperbolic, PlanarShapes, Rotations, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import spectral, symmetric_from_vector, two_sum, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
@@ -525,6 +525,79 @@ class SphereLarge(CompiledEvaluator):
         return _scaled_log(log, hessian)
 
 
+class HyperbolicCompiled(CompiledEvaluator):
+    """Hyperbolic spaces of any dimension."""
+
+    hessian = "its mean over directions"
+
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+        from geodp.compute import lane_kernels
+
+        d, space = self.manifold.dim, p[1:]
+        length = float(np.linalg.vector_norm(space))
+        unit = space / length if length > 0.0 else np.zeros(d)
+        growth = length + math.hypot(1.0, length)
+        blocks = _rows(records, d + 3)
+        reach = lane_kernels.hyperbolic(records, weights, np.array(p), unit, growth, radius, Pass.BLOCK, blocks)
+        logs = blocks[:, :d] + blocks[:, d : d + 1] * unit
+        mass = float(weights.sum())
+        square, curve = blocks[:, d + 1 :].sum(axis=0).tolist()
+        return Pass.of_blocks(len(records), logs, square, reach, np.asarray((mass + (d - 1) * curve) / d), mass)
+
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_log(log, hessian)
+
+
+class ShapesCompiled(CompiledEvaluator):
+    """Shapes of landmarks in the plane."""
+
+    hessian = "its mean over directions"
+
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+        from geodp.compute import lane_kernels
+
+        size = p.size
+        blocks = _rows(records, 2 * size + 2)
+        flat, at = records.reshape(-1, size), np.array(p)
+        reach = lane_kernels.shapes(flat, weights, at.ravel(), _quarter_turn(at).ravel(), radius, Pass.BLOCK, blocks)
+        real, imaginary = (blocks[:, i * size : (i + 1) * size].reshape(-1, *p.shape) for i in range(2))
+        logs = self.manifold.raw_coordinates(p, real + _quarter_turn(imaginary))
+        mass = float(weights.sum())
+        square, curve = blocks[:, 2 * size :].sum(axis=0).tolist()
+        return Pass.of_blocks(len(records), logs, square, reach, np.asarray((mass + curve) / self.manifold.dim), mass)
+
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_log(log, hessian)
+
+
+def _quarter_turn(configurations: Array) -> Array:
+    """Points ``(..., 2)`` of the plane after a quarter turn, in an array that compiled code may change."""
+    return np.stack([-configurations[..., 1], configurations[..., 0]], axis=-1)
+
+
+class GrassmannCompiled(CompiledEvaluator):
+    """Subspaces of any dimension."""
+
+    hessian = "its mean over directions"
+
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+        from geodp.compute import lane_kernels
+
+        size, rank = p.size, self.manifold.rank
+        blocks = _rows(records, size + 2)
+        # as many as random subspaces need, so that a group of records hardly ever takes more time than others
+        rounds = int(3.3 + 1.6 * math.log2(rank)) if rank > 2 else rank
+        reach = lane_kernels.subspaces(records, weights, np.array(p), rounds, radius, Pass.BLOCK, blocks)
+        logs = self.manifold.raw_coordinates(p, blocks[:, :size].reshape(-1, *p.shape))
+        mass = float(weights.sum())
+        square, curve = blocks[:, size:].sum(axis=0).tolist()
+        hessian = (rank * mass + curve) / self.manifold.dim
+        return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), mass)
+
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_log(log, hessian)
+
+
 class RankOne(GeneralEvaluator):
     """Spaces of rank one: the manifold's own logarithm, and the Hessian from its lengths."""
 
@@ -559,6 +632,12 @@ def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
         return Rotations3(manifold)
     if isinstance(manifold, Sphere) and manifold.d > 1 and worth_compiled_code("kernels.sphere", numbers):
         return SphereLarge(manifold)
+    if isinstance(manifold, Hyperbolic) and manifold.d > 1 and worth_compiled_code("lane_kernels.hyperbolic", numbers):
+        return HyperbolicCompiled(manifold)
+    if isinstance(manifold, PlanarShapes) and worth_compiled_code("lane_kernels.shapes", numbers):
+        return ShapesCompiled(manifold)
+    if isinstance(manifold, Grassmann) and worth_compiled_code("lane_kernels.subspaces", numbers):
+        return GrassmannCompiled(manifold)
     return RankOne(manifold) if manifold.rank == 1 and manifold.dim > 1 else GeneralEvaluator(manifold)
 
 
