@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import reprlib
+import sys
 from typing import Any, cast
 
 import numpy as np
@@ -66,7 +67,8 @@ def is_line(value: Any) -> bool:
 
 def refuse_mask(x: Any, name: str) -> None:
     """NumPy drops the mask of an array without a word when it is read as an ordinary one."""
-    if isinstance(x, np.ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # which takes a while to import, and without which there is no masked array
+    if masked is not None and isinstance(x, masked.MaskedArray):
         raise TypeError(
             f"{name} is a masked array, and what lies under its mask must not be read: fill it first, such as with "
             "numpy.ma.filled(x, numpy.nan)"

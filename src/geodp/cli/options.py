@@ -202,7 +202,6 @@ def open_book(
     dataset: str | None,
 ) -> Any:
     """The ledger, if a data set in one is named. A mistake in the options is said before the file is read."""
-    from geodp.privacy.ledger import Ledger
     from geodp.privacy.notions import privacy_of
 
     privacy_of(epsilon, delta, rho, mu)
@@ -210,7 +209,11 @@ def open_book(
         check_place(out)
     if dataset is None and ledger is not None:
         raise ValueError("--ledger goes with --dataset, the name of a data set in it")
-    return None if dataset is None else Ledger(url_of(ledger or DEFAULT_LEDGER))
+    if dataset is None:
+        return None
+    from geodp.privacy.ledger import Ledger  # which takes long to load
+
+    return Ledger(url_of(ledger or DEFAULT_LEDGER))
 
 
 @contextmanager
