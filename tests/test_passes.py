@@ -292,19 +292,31 @@ def test_many_small_calls_are_worth_compiled_passes_too(on_disk: bool, calls: in
 
 
 def test_compiled_code_on_disk_is_found_and_outdated_code_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = tmp_path / "kernels.py"
-    source.touch()
-    dispatcher = SimpleNamespace(
-        py_func=SimpleNamespace(__code__=SimpleNamespace(co_filename=str(source))),
-        stats=SimpleNamespace(cache_path=str(tmp_path)),
-    )
-    monkeypatch.setattr(kernels, "spd3", dispatcher)
+    module = tmp_path / "geodp_like" / "kernels.py"
+    module.parent.mkdir()
+    module.touch()
+    monkeypatch.setattr(passes, "__file__", str(module.with_name("passes.py")))
     find = passes._is_on_disk.__wrapped__
-    assert not find("kernels.spd3")
-    (tmp_path / "kernels.spd3-1.py311.nbi").touch()
-    assert find("kernels.spd3")
-    os.utime(source, (time.time() + 60.0,) * 2)
-    assert not find("kernels.spd3")
+    for folder, asked in ((module.parent / "__pycache__", ""), (tmp_path / "cache" / "geodp_like_0123", str(tmp_path / "cache"))):
+        monkeypatch.setenv("NUMBA_CACHE_DIR", asked)
+        assert not find("kernels.spd3")
+        folder.mkdir(parents=True)
+        index = folder / "kernels.spd3-1.py311.nbi"
+        index.touch()
+        assert find("kernels.spd3")
+        os.utime(module, (time.time() + 60.0,) * 2)
+        assert not find("kernels.spd3")
+        os.utime(module, (time.time() - 60.0,) * 2)
+        index.unlink()
+
+
+def test_a_large_first_call_does_not_wait_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    unused(monkeypatch, on_disk=False)
+    assert type(passes.best_evaluator(SPD(8), 10_000)) is passes.SPDLarge
+    unused(monkeypatch, on_disk=True)
+    assert type(passes.best_evaluator(SPD(8), 10_000)) is passes.SPDCompiled
+    unused(monkeypatch, on_disk=False)
+    assert type(passes.best_evaluator(SPD(8), 100_000)) is passes.SPDCompiled  # its passes would take as long
 
 
 def test_without_numba_everything_still_works(monkeypatch: pytest.MonkeyPatch) -> None:

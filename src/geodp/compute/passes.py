@@ -6,9 +6,9 @@ with less work a record.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import math
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -28,12 +29,12 @@ from geodp.manifolds.functions import spectral, symmetric_from_vector, two_sum, 
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.spd import cholesky, log_of_whitened
 
-#: So many numbers at once are worth compiled code, even if it has yet to be made, which takes seconds once after installation.
-_WORTH_COMPILING = 100_000
-#: Smaller calls add up. One costs as much as so many numbers more ...
+#: Summed without compiled code, a call costs as much as so many numbers more ...
 _CALL = 5_000
-#: ... and loading compiled code from the disk, or making it, as much as these.
+#: ... and loading compiled code from the disk, or making it, which takes seconds once after installation, as much as these.
 _WORTH_LOADING, _WORTH_MAKING = 10 * _CALL, 200 * _CALL
+#: Where a call must not depend on those before it, so many numbers at once are worth compiled code.
+_WORTH_COMPILING = 100_000
 
 
 @dataclass(frozen=True, repr=False)  # its sums are private, and a scheduler may log the text of what a task was given
@@ -652,7 +653,7 @@ def worth_compiled_code(kernel: str, numbers: float) -> bool:
     loaded = sys.modules.get(f"geodp.compute.{module}")
     if not _numba_is_there():
         return False
-    if numbers >= _WORTH_COMPILING or (loaded is not None and bool(getattr(getattr(loaded, name, None), "signatures", None))):
+    if loaded is not None and bool(getattr(getattr(loaded, name, None), "signatures", None)):
         return True
     _Tally.numbers += numbers + _CALL
     return _Tally.numbers >= _WORTH_MAKING or (_Tally.numbers >= _WORTH_LOADING and _is_on_disk(kernel))
@@ -679,11 +680,14 @@ class _Tally:
 
 @cache
 def _is_on_disk(kernel: str) -> bool:
-    """Whether the loop was compiled before, after its source was last changed."""
+    """Whether the loop was compiled before, after its source was last changed: known without numba, which takes long to load."""
     module, name = kernel.split(".")
-    function = getattr(importlib.import_module(f"geodp.compute.{module}"), name)
-    changed = Path(function.py_func.__code__.co_filename).stat().st_mtime
-    return any(index.stat().st_mtime >= changed for index in Path(function.stats.cache_path).glob(f"{module}.{name}-*.nbi"))
+    source, index = Path(__file__).with_name(f"{module}.py"), f"{module}.{name}-*.nbi"
+    asked = os.environ.get("NUMBA_CACHE_DIR")
+    found = Path(asked or Path.home() / ".cache" / "numba").glob(f"*/{index}")
+    if not asked:
+        found = chain((source.parent / "__pycache__").glob(index), found)
+    return any(each.stat().st_mtime >= source.stat().st_mtime for each in found)
 
 
 @cache
