@@ -655,8 +655,11 @@ def worth_compiled_code(kernel: str, numbers: float) -> bool:
         return False
     if loaded is not None and bool(getattr(getattr(loaded, name, None), "signatures", None)):
         return True
-    _Tally.numbers += numbers + _CALL
-    return _Tally.numbers >= _WORTH_MAKING or (_Tally.numbers >= _WORTH_LOADING and _is_on_disk(kernel))
+    total = _Tally.numbers + numbers + _CALL
+    if total >= _WORTH_MAKING or (total >= _WORTH_LOADING and _is_on_disk(kernel)):
+        return True
+    _Tally.numbers = total
+    return False
 
 
 _reproducible: ContextVar[bool] = ContextVar("reproducible", default=False)
