@@ -687,9 +687,8 @@ def _is_on_disk(kernel: str) -> bool:
     module, name = kernel.split(".")
     source, index = Path(__file__).with_name(f"{module}.py"), f"{module}.{name}-*.nbi"
     asked = os.environ.get("NUMBA_CACHE_DIR")
-    found = Path(asked or Path.home() / ".cache" / "numba").glob(f"*/{index}")
-    if not asked:
-        found = chain((source.parent / "__pycache__").glob(index), found)
+    beside = () if asked else (source.parent / "__pycache__").glob(index)
+    found = chain(beside, Path(asked or Path.home() / ".cache" / "numba").glob(f"*/{index}"))
     return any(each.stat().st_mtime >= source.stat().st_mtime for each in found)
 
 
