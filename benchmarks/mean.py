@@ -101,20 +101,6 @@ def row(manifold: Manifold, count: int, spread: float, radius: float) -> list[Ce
     ]
 
 
-def growth(most: int) -> Table:
-    rows: list[list[Cell | str]] = []
-    frechet_mean(*case(SPD(2), 100_000, 0.8, 4.0))  # loads it
-    for exponent in range(2, most + 1):
-        x, ball = case(SPD(2), 10**exponent, 0.8, 4.0)
-        frechet_mean(x, ball)
-        (seconds,) = best_seconds(lambda x=x, ball=ball: frechet_mean(x, ball), rounds=5)
-        rows.append([f"1e{exponent}", duration(seconds), duration(seconds / len(x))])
-    note = "In a process that has loaded compiled code; see small and many for one that has not."
-    return Table(
-        "SPD(2) in memory, default tolerance: cost against the number of records", ["n", "time", "time a record"], rows, note
-    )
-
-
 def spread(count: int) -> Table:
     """A covariance against one pass of a mean, which clips too: both read every record once."""
     x, ball = case(SPD(3), count, 0.8, 1.5)
@@ -139,5 +125,4 @@ def tables(quick: bool) -> Iterator[Table]:
         "cores: a ratio below one over the cores is not possible."
     )
     yield Table(f"Fréchet means certified to {TOLERANCE:g}, clipping included", header, [row(*case) for case in cases], note)
-    yield growth(6 if quick else 7)
     yield spread(1_000_000)

@@ -17,6 +17,7 @@ from cases import longer, random_points
 from mpmath import mp
 
 from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
+from geodp.compute.passes import GrassmannCompiled, HyperbolicCompiled, ShapesCompiled
 
 DIGITS = 50
 EPS = float(np.finfo(np.float64).eps)
@@ -402,3 +403,29 @@ def test_a_nearly_singular_matrix_with_small_entries_off_the_identity_is_as_good
     identity = np.broadcast_to(np.eye(manifold.k), q.shape)
     assert_good_for_their_condition(manifold, identity, q)
     assert_good_for_their_condition(manifold, q, identity)
+
+
+# ---------------------------------------------------------------------------------------------- compiled passes
+
+COMPILED = {Hyperbolic: HyperbolicCompiled, PlanarShapes: ShapesCompiled, Grassmann: GrassmannCompiled}
+
+
+@pytest.mark.parametrize(
+    "manifold", [Hyperbolic(2), Hyperbolic(5), PlanarShapes(3), PlanarShapes(7), Grassmann(1, 4), Grassmann(3, 7)], ids=repr
+)
+def test_compiled_passes_err_less_than_the_rounding_bound_says(manifold):
+    """Of pairs near and far, near the cut locus, and far from the hyperbolic origin: at most 0.03 of the bound was seen."""
+    rng, evaluator = seeded(manifold, "compiled"), COMPILED[type(manifold)](manifold)
+    hyperbolic = isinstance(manifold, Hyperbolic)
+    origins = np.broadcast_to(manifold.origin, (4, *manifold.point_shape))
+    for far in (0.0, 1.0, 10.0) if hyperbolic else (0.5,):
+        points = manifold.raw_exp(origins, far * unit_tangents(manifold, origins, rng))
+        for separation in (1e-9, 1e-3, 0.1, 1.0, 16.0 if hyperbolic else 1.5):
+            others = manifold.raw_exp(points, separation * unit_tangents(manifold, points, rng))
+            for p, q in zip(points, others if hyperbolic else other_representatives(manifold, others, rng), strict=True):
+                found = evaluator.evaluate(p, q[None], None)
+                with mpmath.workdps(DIGITS):
+                    v = manifold.raw_tangent(p, found.log + found.log_low)
+                    error, distance = error_and_distance(manifold, *map(exact, (p, q, v)))
+                    assert error <= 0.2 * manifold.log_rounding(p, float(distance))
+                    assert abs(found.reach - distance) <= 0.2 * manifold.log_rounding(p, float(distance))

@@ -35,7 +35,7 @@ def grouped(ball: Ball, sizes: list[int], seed: int = 0) -> tuple[Array, Array]:
 
 
 def compile_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "_WORTH_COMPILING", 0)
+    monkeypatch.setattr(passes, "_WORTH_MAKING", 0)
 
 
 def agree_with_a_loop(x: Array, labels: Array, ball: Ball, results: geodp.MeanResults) -> None:

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from cases import longer, random_points
 
-from geodp import SPD, Ball, Manifold, Rotations, SPDLogEuclidean, Sphere, frechet_mean
-from geodp.compute import kernels, passes, spd_kernel
+from geodp import SPD, Ball, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, SPDLogEuclidean, Sphere, frechet_mean
+from geodp.compute import kernels, lane_kernels, passes, spd_kernel
 from geodp.inputs import EPSILON
 from geodp.manifolds.functions import vector_from_symmetric
 from geodp.records.chunks import read_block
@@ -42,13 +42,25 @@ FAST = [
     (Sphere(3, curvature=4.0), passes.RankOne),
     (Sphere(3, curvature=4.0), passes.SphereLarge),
     (Sphere(40), passes.SphereLarge),
+    (Hyperbolic(2), passes.HyperbolicCompiled),
+    (Hyperbolic(5), passes.HyperbolicCompiled),
+    (PlanarShapes(3), passes.ShapesCompiled),
+    (PlanarShapes(20), passes.ShapesCompiled),
+    (Grassmann(1, 3), passes.GrassmannCompiled),
+    (Grassmann(2, 5), passes.GrassmannCompiled),
+    (Grassmann(3, 10), passes.GrassmannCompiled),
 ]
 every_fast_one = pytest.mark.parametrize(("manifold", "kind"), FAST, ids=lambda case: getattr(case, "__name__", repr(case)))
 
 
+def unit_of(manifold: Manifold) -> float:
+    """A length that is 1 on the unit sphere, and shorter where space is curved more or closes up sooner."""
+    return 1.0 / np.sqrt(max(manifold.curvature, (np.pi / manifold.injectivity_radius) ** 2, 1.0))
+
+
 def setting(manifold: Manifold, count: int = 1000) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
     rng = np.random.default_rng(manifold.dim)
-    spread = 0.9 / np.sqrt(max(manifold.curvature, 1.0))
+    spread = 0.9 * unit_of(manifold)
     return random_points(manifold, count, rng, spread), random_points(manifold, 1, rng, 0.3 * spread)[0], rng
 
 
@@ -75,7 +87,7 @@ def test_a_fast_pass_equals_the_general_one(manifold: Manifold, kind: type[passe
 def test_the_hessian_predicts_how_the_gradient_changes(manifold: Manifold, kind: type[passes.Evaluator]) -> None:
     # the step from a point near the mean must land much closer to it; a wrong Hessian would not
     x, _, _ = setting(manifold)
-    ball = Ball(manifold, manifold.origin, 1.2 / np.sqrt(max(manifold.curvature, 1.0)))
+    ball = Ball(manifold, manifold.origin, 1.2 * unit_of(manifold))
     mean = frechet_mean(x, ball).point
     direction = np.linspace(-1.0, 1.0, manifold.dim) if manifold.dim > 1 else np.ones(1)
     p = manifold.exp(mean, manifold.tangent(mean, 1e-3 * direction / np.linalg.norm(direction)))
@@ -94,7 +106,7 @@ def assert_clipped(manifold: Manifold, ball: Ball, kept: np.ndarray, records: np
 
 
 def ball_of(manifold: Manifold, radius: float = 1.2) -> Ball:
-    return Ball(manifold, manifold.origin, radius / np.sqrt(max(manifold.curvature, 1.0)))
+    return Ball(manifold, manifold.origin, radius * unit_of(manifold))
 
 
 def outside_by(ball: Ball, times: float) -> np.ndarray:
@@ -156,6 +168,40 @@ def test_records_next_to_the_antipode_are_brought_into_the_ball(
     assert np.abs(np.linalg.vector_norm(x, axis=-1) - manifold.radius).max() <= 1e-6 * manifold.radius
 
 
+@pytest.mark.parametrize(
+    ("center", "radius"), [([0.0, 0.0], 1e-9), ([0.0, 0.0], 12.0), ([3e3, -4e3], 0.5), ([1e6, 2e6], 5.0), ([1.0, 0.1], 1e-6)]
+)
+def test_hyperbolic_records_from_everywhere_are_brought_into_the_ball(center: list[float], radius: float) -> None:
+    """Inwards, outwards and across, out to a distance of 30 from the origin, where the last digits are worth much."""
+    manifold, rng = Hyperbolic(2), np.random.default_rng(5)
+    ball = Ball(manifold, manifold.project([0.0, *center]), radius)
+    directions = rng.normal(size=(500, 2))
+    directions /= np.linalg.vector_norm(directions, axis=-1, keepdims=True)
+    x = manifold.raw_project(np.insert(directions * np.sinh(np.linspace(0.0, 30.0, 500))[:, None], 0, 0.0, axis=1))
+    kept = x.copy()
+    passes.HyperbolicCompiled(manifold).clip(ball, kept, None)
+    assert manifold.raw_dist(ball.center, kept).max() <= ball.reach
+    assert manifold.raw_dist(ball.clip(x), kept).max() <= 4.0 * manifold.log_rounding_in_ball(ball.center, ball.reach)
+
+
+@pytest.mark.parametrize("manifold", [PlanarShapes(3), PlanarShapes(9), Grassmann(1, 4), Grassmann(3, 7)], ids=repr)
+@pytest.mark.parametrize("share", [1e-7, 0.3, 0.99])
+def test_records_next_to_the_cut_locus_are_brought_into_the_ball(manifold: Manifold, share: float) -> None:
+    """At the cut locus a record has no unique geodesic to the centre, and next to it one that rounding can turn far."""
+    rng = np.random.default_rng(2)
+    center = random_points(manifold, 1, rng)[0]
+    ball = Ball(manifold, center, share * Ball(manifold, center, 0.01).max_radius)
+    velocities = rng.normal(size=(300, manifold.dim))
+    velocities = manifold.raw_tangent(center, velocities)
+    fastest = np.linalg.norm(velocities, ord=2 if isinstance(manifold, Grassmann) else None, axis=(-2, -1))
+    lengths = 0.5 * np.pi - np.append(0.0, np.geomspace(1e-17, 0.5, 299))
+    x = manifold.raw_exp(center, (lengths / fastest)[:, None, None] * velocities)
+    kind = passes.GrassmannCompiled if isinstance(manifold, Grassmann) else passes.ShapesCompiled
+    kind(manifold).clip(ball, x, None)
+    assert manifold.valid(x).all()
+    assert manifold.raw_dist(center, x).max() <= ball.reach
+
+
 @pytest.mark.parametrize(("manifold", "kind"), FAST[:9], ids=repr)
 def test_matrices_whose_eigenvalues_spread_far_are_treated_as_accurately_as_by_the_general_path(
     manifold: SPD, kind: type[passes.Evaluator]
@@ -179,7 +225,7 @@ def test_matrices_whose_eigenvalues_spread_far_are_treated_as_accurately_as_by_t
 def test_a_block_of_another_length_than_its_weights_is_refused(manifold: Manifold, kind: type[passes.Evaluator]) -> None:
     # compiled code has no bounds checks and would read what lies behind the weights
     x, p, _ = setting(manifold, 100)
-    ball = Ball(manifold, manifold.origin, 1.2 / np.sqrt(max(manifold.curvature, 1.0)))
+    ball = Ball(manifold, manifold.origin, 1.2 * unit_of(manifold))
     with pytest.raises(ValueError, match="holds 100 records but was declared to hold 60"):
         read_block(kind(manifold), ball, p, x, np.ones(60))
 
@@ -191,6 +237,9 @@ KERNELS: dict[type[passes.Evaluator], Callable[[], Any]] = {
     passes.Sphere2: lambda: kernels.sphere2,
     passes.Rotations3: lambda: kernels.rotations3,
     passes.SphereLarge: lambda: kernels.sphere,
+    passes.HyperbolicCompiled: lambda: lane_kernels.hyperbolic,
+    passes.ShapesCompiled: lambda: lane_kernels.shapes,
+    passes.GrassmannCompiled: lambda: lane_kernels.subspaces,
 }
 
 
@@ -229,6 +278,10 @@ def test_large_data_use_the_compiled_passes_and_small_data_do_not(monkeypatch: p
     assert type(passes.best_evaluator(Sphere(1000), 10**4)) is passes.SphereLarge
     assert type(passes.best_evaluator(SPD(10), 10)) is passes.SPDLarge
     assert type(passes.best_evaluator(SPD(10), 10**4)) is passes.SPDCompiled
+    assert type(passes.best_evaluator(Hyperbolic(5), 10**5)) is passes.HyperbolicCompiled
+    assert type(passes.best_evaluator(PlanarShapes(20), 10**4)) is passes.ShapesCompiled
+    assert type(passes.best_evaluator(Grassmann(3, 10), 10**4)) is passes.GrassmannCompiled
+    assert type(passes.best_evaluator(Grassmann(3, 10), 10)) is passes.GeneralEvaluator
 
 
 @pytest.mark.parametrize(("on_disk", "calls"), [(True, 9), (False, 190)])
@@ -242,19 +295,31 @@ def test_many_small_calls_are_worth_compiled_passes_too(on_disk: bool, calls: in
 
 
 def test_compiled_code_on_disk_is_found_and_outdated_code_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = tmp_path / "kernels.py"
-    source.touch()
-    dispatcher = SimpleNamespace(
-        py_func=SimpleNamespace(__code__=SimpleNamespace(co_filename=str(source))),
-        stats=SimpleNamespace(cache_path=str(tmp_path)),
-    )
-    monkeypatch.setattr(kernels, "spd3", dispatcher)
+    module = tmp_path / "geodp_like" / "kernels.py"
+    module.parent.mkdir()
+    module.touch()
+    monkeypatch.setattr(passes, "__file__", str(module.with_name("passes.py")))
     find = passes._is_on_disk.__wrapped__
-    assert not find("kernels.spd3")
-    (tmp_path / "kernels.spd3-1.py311.nbi").touch()
-    assert find("kernels.spd3")
-    os.utime(source, (time.time() + 60.0,) * 2)
-    assert not find("kernels.spd3")
+    for folder, asked in ((module.parent / "__pycache__", ""), (tmp_path / "cache" / "geodp_like_0123", str(tmp_path / "cache"))):
+        monkeypatch.setenv("NUMBA_CACHE_DIR", asked)
+        assert not find("kernels.spd3")
+        folder.mkdir(parents=True)
+        index = folder / "kernels.spd3-1.py311.nbi"
+        index.touch()
+        assert find("kernels.spd3")
+        os.utime(module, (time.time() + 60.0,) * 2)
+        assert not find("kernels.spd3")
+        os.utime(module, (time.time() - 60.0,) * 2)
+        index.unlink()
+
+
+def test_a_large_first_call_does_not_wait_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    unused(monkeypatch, on_disk=False)
+    assert type(passes.best_evaluator(SPD(8), 10_000)) is passes.SPDLarge
+    unused(monkeypatch, on_disk=True)
+    assert type(passes.best_evaluator(SPD(8), 10_000)) is passes.SPDCompiled
+    unused(monkeypatch, on_disk=False)
+    assert type(passes.best_evaluator(SPD(8), 100_000)) is passes.SPDCompiled  # its passes would take as long
 
 
 def test_without_numba_everything_still_works(monkeypatch: pytest.MonkeyPatch) -> None:

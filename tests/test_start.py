@@ -37,8 +37,8 @@ PLAN = ["plan", "--manifold", "Sphere(2)", "--radius", "0.39", "--records", "100
         ("import geodp", {"numpy", "scipy", "numba", "flint", "typer"}),
         (RUN.format(["--version"]), {"numpy", "typer", "rich"}),
         (RUN.format(["--help"]), {"scipy", "sqlalchemy", "numba", "flint", "matplotlib", "sklearn", "dask"}),
-        (RUN.format(PLAN), {"scipy.optimize", "scipy.integrate", "sqlalchemy", "numba", "matplotlib", "sklearn", "dask"}),
-        (MEAN, {"scipy.optimize", "sqlalchemy", "numba", "matplotlib", "typer"}),
+        (RUN.format(PLAN), {"scipy", "numpy.ma", "sqlalchemy", "numba", "matplotlib", "sklearn", "dask"}),
+        (MEAN, {"scipy", "sqlalchemy", "numba", "matplotlib", "typer"}),
     ],
     ids=["import", "version", "help", "plan", "a small mean"],
 )

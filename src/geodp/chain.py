@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any, final
 
 import numpy as np
-from scipy.special import gammaincinv, ndtri
 
+from geodp.arithmetic.gamma import gamma_quantile
 from geodp.finding import CELLS, Search, Step, cubes_for, enough_records, plan_search, radius_target
 from geodp.inputs import real_number
 from geodp.manifolds import Manifold
@@ -232,7 +233,7 @@ def _median_error(step: Step, manifold: Manifold, n: int, reach: float, spread: 
         return 4.0 * spread  # what the unit of measurement does not explain
     part = split(step.privacy, [1.0 / manifold.dim] * manifold.dim)[0]
     missed = min(2.0 / selection_epsilon(part) * math.log(CELLS) / n, 0.49)
-    each = spread / math.sqrt(manifold.dim) * float(ndtri(0.5 + missed)) + reach / CELLS
+    each = spread / math.sqrt(manifold.dim) * NormalDist().inv_cdf(0.5 + missed) + reach / CELLS
     return math.sqrt(manifold.dim) * each
 
 
@@ -244,4 +245,4 @@ def _mean_error(step: Step, manifold: Manifold, n: int, radius: float) -> float:
 
 def _distance_quantile(dim: int, spread: float, q: float) -> float:
     """Of the length of a normal vector whose root mean square length is ``spread``."""
-    return spread / math.sqrt(dim) * math.sqrt(2.0 * float(gammaincinv(0.5 * dim, q)))
+    return spread / math.sqrt(dim) * math.sqrt(2.0 * gamma_quantile(0.5 * dim, q))

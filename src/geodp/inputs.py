@@ -111,7 +111,8 @@ def refuse_unreadable(x: Any, name: str) -> None:
     NumPy drops the mask of an array without a word when it is read as an ordinary one. Of arrays on a device and of tensors
     with gradients the reason would be in the text of somebody else's exception, which releases do not show.
     """
-    if isinstance(x, np.ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # which takes a while to import, and without which there is no masked array
+    if masked is not None and isinstance(x, masked.MaskedArray):
         raise TypeError(
             f"{name} is a masked array, and masked entries must not be read: fill it first, such as with "
             "numpy.ma.filled(x, numpy.nan)"

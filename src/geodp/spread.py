@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, final, get_a
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv
 
 from geodp.inputs import Array, real_number, whole_number
 from geodp.laws.flat import FlatNoise
@@ -579,6 +578,8 @@ def _parts(whole: int, part: int, norms: Array) -> Array:
     """``norms`` times evenly spaced quantiles of the length of ``part`` coordinates of a uniform direction among ``whole``."""
     if part == whole:
         return norms
+    from scipy.special import betaincinv  # which takes long to import
+
     levels = np.random.default_rng(21).permutation((np.arange(len(norms)) + 0.5) / len(norms))
     return norms * np.sqrt(betaincinv(0.5 * part, 0.5 * (whole - part), levels))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
@@ -40,7 +40,7 @@ class OperatingSystem(Entropy):
         return 0
 
     def read(self, stream: int, start: int, count: int) -> int:
-        return secrets.randbits(count)
+        return int.from_bytes(os.urandom((count + 7) // 8)) >> (-count % 8)
 
 
 @final

@@ -1,5 +1,6 @@
 """The command line: ``geodp --help``."""
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,10 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         print(f"geodp {__version__}")
         return
-    from geodp.cli.commands import app
+    from geodp.cli.commands import app, leave_only
 
+    if sys.argv[1:] and "_GEODP_COMPLETE" not in os.environ:
+        leave_only(sys.argv[1])
     app(prog_name="geodp")
 
 

@@ -206,7 +206,6 @@ def open_book(
     dataset: str | None,
 ) -> Any:
     """The ledger, if a data set in it is named. Reports mistakes in the options before the file is read."""
-    from geodp.privacy.ledger import Ledger
     from geodp.privacy.notions import privacy_of
 
     privacy_of(epsilon, delta, rho, mu)
@@ -216,7 +215,11 @@ def open_book(
             raise ValueError("--out to a .parquet file needs pyarrow, which is not installed: pip install 'geodp[parquet]'")
     if dataset is None and ledger is not None:
         raise ValueError("--ledger goes with --dataset, the name of a data set in it")
-    return None if dataset is None else Ledger(url_of(ledger or DEFAULT_LEDGER))
+    if dataset is None:
+        return None
+    from geodp.privacy.ledger import Ledger  # which takes long to load
+
+    return Ledger(url_of(ledger or DEFAULT_LEDGER))
 
 
 def check_picture(path: Path) -> None:

@@ -40,11 +40,20 @@ def compiled(function: F) -> F:
 
 
 @compiled
+def _twice_artanh(f: float) -> float:
+    """``2 artanh(f)`` for ``|f| <= 0.172``, by its series."""
+    s = f * f
+    series = 1.0 / 15.0 + s * (1.0 / 17.0 + s * (1.0 / 19.0 + s * (1.0 / 21.0)))
+    series = 1.0 / 7.0 + s * (1.0 / 9.0 + s * (1.0 / 11.0 + s * (1.0 / 13.0 + s * series)))
+    return 2.0 * f + 2.0 * f * s * (1.0 / 3.0 + s * (1.0 / 5.0 + s * series))
+
+
+@compiled
 def _log(values: Array, count: int) -> None:
     """Natural logarithms of the first ``count`` values, positive and normal, in place; to about an ulp.
 
-    ``x = 2^e m`` with ``m`` within a factor ``sqrt(2)`` of 1, and ``log m = 2 artanh((m - 1)/(m + 1))`` by its series. The
-    library function would be called for one value at a time; this loop runs on several.
+    ``x = 2^e m`` with ``m`` within a factor ``sqrt(2)`` of 1, and ``log m = 2 artanh((m - 1)/(m + 1))``. The library
+    function would be called for one value at a time; this loop runs on several.
     """
     bits = values.view(np.int64)
     for i in range(count):
@@ -53,11 +62,27 @@ def _log(values: Array, count: int) -> None:
         large = values[i] > 1.4142135623730951
         m = 0.5 * values[i] if large else values[i]
         e = float(exponent) + (1.0 if large else 0.0)
-        f = (m - 1.0) / (m + 1.0)
-        s = f * f
-        series = 1.0 / 15.0 + s * (1.0 / 17.0 + s * (1.0 / 19.0 + s * (1.0 / 21.0)))
-        series = 1.0 / 7.0 + s * (1.0 / 9.0 + s * (1.0 / 11.0 + s * (1.0 / 13.0 + s * series)))
-        values[i] = e * 0.6931471805599453 + (2.0 * f + 2.0 * f * s * (1.0 / 3.0 + s * (1.0 / 5.0 + s * series)))
+        values[i] = e * 0.6931471805599453 + _twice_artanh((m - 1.0) / (m + 1.0))
+
+
+@compiled
+def asinh(values: Array, out: Array, count: int) -> None:
+    """Inverse hyperbolic sines of the first ``count`` values, not negative, to a few ulps.
+
+    ``asinh(u)`` is the logarithm of ``u + sqrt(1 + u^2)``, and ``2 artanh(u/(1 + sqrt(1 + u^2)))``, which suits small ``u``.
+    """
+    bits = out.view(np.int64)
+    for i in range(count):
+        out[i] = values[i] + math.sqrt(1.0 + values[i] * values[i])
+    for i in range(count):
+        exponent = (bits[i] >> 52) - 1023
+        bits[i] = (bits[i] & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000
+        large = out[i] > 1.4142135623730951
+        m = 0.5 * out[i] if large else out[i]
+        e = float(exponent) + (1.0 if large else 0.0)
+        u = values[i]
+        small = u / (1.0 + math.sqrt(1.0 + u * u))
+        out[i] = e * 0.6931471805599453 + _twice_artanh(small if u < 0.35 else (m - 1.0) / (m + 1.0))
 
 
 @compiled
@@ -89,7 +114,7 @@ def _arc(sine: float) -> float:
 
 
 @compiled
-def _angle(chord_square: float, opposite: bool) -> tuple[float, float]:
+def chord_angle(chord_square: float, opposite: bool) -> tuple[float, float]:
     """The angle between unit vectors, and its sine, from the square of their distance: accurate relative to themselves.
 
     If they are more than a right angle apart (``opposite``), the distance is that from the antipode. Halving the arc twice
@@ -711,7 +736,7 @@ def sphere2(x: Array, weights: Array, p: Array, radius: float, block: int, block
             c = x0 * px + x1 * py + x2 * pz
             side = 1.0 if c >= 0.0 else -1.0
             q0, q1, q2 = x0 - side * px, x1 - side * py, x2 - side * pz
-            angle, sine = _angle(q0 * q0 + q1 * q1 + q2 * q2, c < 0.0)
+            angle, sine = chord_angle(q0 * q0 + q1 * q1 + q2 * q2, c < 0.0)
             xs[i], ys[i], zs[i] = x0, x1, x2
             q0s[i], q1s[i], q2s[i] = q0, q1, q2
             cosines[i], angles[i], sines[i] = min(max(c, -1.0), 1.0), angle, sine
@@ -814,7 +839,7 @@ def _clip_vector(x: Array, p: Array, size: float, radius: float, room: Array) ->
     valid = abs(norm - size) <= TOLERANCE * size
     scale = 1.0 / norm
     c = min(max(c * scale, -1.0), 1.0)
-    angle, sine = _angle(2.0 - 2.0 * abs(c), c < 0.0)
+    angle, sine = chord_angle(2.0 - 2.0 * abs(c), c < 0.0)
     far_cosine, far_sine = math.cos(radius), math.sin(radius)
     turn = size * far_sine / sine
     on, times = size * far_cosine - turn * c, turn * scale
@@ -823,7 +848,7 @@ def _clip_vector(x: Array, p: Array, size: float, radius: float, room: Array) ->
     # has hardly a direction. The first depends on the ball alone, the second is rare and costs as much again.
     if radius < 0.1 or (c < 0.0 and sine < 0.5 * far_sine):
         length, chord = _across_exactly(x, p, scale, 1.0 if c >= 0.0 else -1.0, room)
-        angle, sine = _angle(chord, c < 0.0)
+        angle, sine = chord_angle(chord, c < 0.0)
         outside = angle > radius
         lost |= outside and length <= 4e-16
         turn = size * far_sine / length
@@ -877,7 +902,7 @@ def sphere(x: Array, weights: Array, p: Array, size: float, radius: float, block
                             q = x[first + i, j] / lengths[i] + p[j]
                             chord += q * q
                     cosines[i] = c
-                    angles[i], sines[i] = _angle(chord, c < 0.0)
+                    angles[i], sines[i] = chord_angle(chord, c < 0.0)
             for i in range(count):
                 w = weights[first + i]
                 f = w * angles[i] / sines[i] if sines[i] > 0.0 else w
@@ -954,7 +979,7 @@ def _clip_rotation(x: Array, p: Array, radius: float, room: Array, once: Array, 
     )
     valid = (off <= TOLERANCE) & (det > 0.0)
     _orthonormal(once, room, twice)
-    tidy = off > _TIDY
+    tidy = off > TIDY
     for i in range(3):
         for j in range(3):
             kept = twice[i, j] if tidy else x[i, j]
@@ -962,7 +987,7 @@ def _clip_rotation(x: Array, p: Array, radius: float, room: Array, once: Array, 
     _relative(x, p, once, twice)
     _quaternion(once, twice, q)
     length = math.sqrt(q[1] * q[1] + q[2] * q[2] + q[3] * q[3])
-    half, _ = _angle(2.0 * length * length / (1.0 + q[0]), False)
+    half, _ = chord_angle(2.0 * length * length / (1.0 + q[0]), False)
     outside, lost = 2.0 * half > radius, q[0] <= 1e-16
     cosine, sine = math.cos(0.5 * radius), math.sin(0.5 * radius) / max(length, 1e-300)
     a, b, c, d = cosine, sine * q[1], sine * q[2], sine * q[3]
@@ -986,7 +1011,7 @@ def _relative(x: Array, p: Array, turn: Array, difference: Array) -> None:
 
 
 #: A matrix whose columns are further from orthonormal than this is replaced by the rotation next to it.
-_TIDY = 32.0 * EPSILON
+TIDY = 32.0 * EPSILON
 
 
 @compiled
@@ -1009,7 +1034,7 @@ def rotations3(x: Array, weights: Array, p: Array, radius: float, block: int, bl
             w, v0, v1, v2 = weights[i], q[1], q[2], q[3]
             square = v0 * v0 + v1 * v1 + v2 * v2
             length = math.sqrt(square)
-            half, _ = _angle(2.0 * square / (1.0 + q[0]), False)
+            half, _ = chord_angle(2.0 * square / (1.0 + q[0]), False)
             scale = w * (2.0 * half / length if length > 0.0 else 2.0)
             f = half * q[0] / length if length > 0.0 else 1.0
             g = w * ((1.0 - f) / square if square > 1e-8 else 1.0 / 3.0)

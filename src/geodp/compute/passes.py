@@ -6,9 +6,9 @@ with less work a record.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import math
+import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -16,25 +16,25 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from geodp.inputs import EPSILON, Array
-from geodp.manifolds import SPD, Rotations, Sphere
+from geodp.manifolds import SPD, Grassmann, Hyperbolic, PlanarShapes, Rotations, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import spectral, symmetric_from_vector, two_sum, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.spd import cholesky, log_of_whitened
 
-#: For this many numbers at once compiled code pays off, even if it must first be compiled, which takes seconds after
-#: installation.
-_WORTH_COMPILING = 100_000
-#: Smaller calls add up. Each costs as much as this many further numbers ...
+#: Summed without compiled code, a call costs as much as this many further numbers ...
 _CALL = 5_000
-#: ... and loading compiled code from disk, or compiling it, costs as much as these.
+#: ... and loading compiled code from disk, or compiling it, which takes seconds once after installation, costs as much as these.
 _WORTH_LOADING, _WORTH_MAKING = 10 * _CALL, 200 * _CALL
+#: Where a call must not depend on those before it, so many numbers at once are worth compiled code.
+_WORTH_COMPILING = 100_000
 
 
 @dataclass(frozen=True, repr=False)  # its sums are private, and a scheduler may log the text of what a task was given
@@ -546,6 +546,79 @@ class SphereLarge(CompiledEvaluator):
         return _scaled_log(log, hessian)
 
 
+class HyperbolicCompiled(CompiledEvaluator):
+    """Hyperbolic spaces of any dimension."""
+
+    hessian = "its mean over directions"
+
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+        from geodp.compute import lane_kernels
+
+        d, space = self.manifold.dim, p[1:]
+        length = float(np.linalg.vector_norm(space))
+        unit = space / length if length > 0.0 else np.zeros(d)
+        growth = length + math.hypot(1.0, length)
+        blocks = _rows(records, d + 3)
+        reach = lane_kernels.hyperbolic(records, weights, np.array(p), unit, growth, radius, Pass.BLOCK, blocks)
+        logs = blocks[:, :d] + blocks[:, d : d + 1] * unit
+        mass = float(weights.sum())
+        square, curve = blocks[:, d + 1 :].sum(axis=0).tolist()
+        return Pass.of_blocks(len(records), logs, square, reach, np.asarray((mass + (d - 1) * curve) / d), mass)
+
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_log(log, hessian)
+
+
+class ShapesCompiled(CompiledEvaluator):
+    """Shapes of landmarks in the plane."""
+
+    hessian = "its mean over directions"
+
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+        from geodp.compute import lane_kernels
+
+        size = p.size
+        blocks = _rows(records, 2 * size + 2)
+        flat, at = records.reshape(-1, size), np.array(p)
+        reach = lane_kernels.shapes(flat, weights, at.ravel(), _quarter_turn(at).ravel(), radius, Pass.BLOCK, blocks)
+        real, imaginary = (blocks[:, i * size : (i + 1) * size].reshape(-1, *p.shape) for i in range(2))
+        logs = self.manifold.raw_coordinates(p, real + _quarter_turn(imaginary))
+        mass = float(weights.sum())
+        square, curve = blocks[:, 2 * size :].sum(axis=0).tolist()
+        return Pass.of_blocks(len(records), logs, square, reach, np.asarray((mass + curve) / self.manifold.dim), mass)
+
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_log(log, hessian)
+
+
+def _quarter_turn(configurations: Array) -> Array:
+    """Points ``(..., 2)`` of the plane after a quarter turn, in an array that compiled code may change."""
+    return np.stack([-configurations[..., 1], configurations[..., 0]], axis=-1)
+
+
+class GrassmannCompiled(CompiledEvaluator):
+    """Subspaces of any dimension."""
+
+    hessian = "its mean over directions"
+
+    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+        from geodp.compute import lane_kernels
+
+        size, rank = p.size, self.manifold.rank
+        blocks = _rows(records, size + 2)
+        # as many as random subspaces need, so that a group of records hardly ever takes more time than others
+        rounds = int(3.3 + 1.6 * math.log2(rank)) if rank > 2 else rank
+        reach = lane_kernels.subspaces(records, weights, np.array(p), rounds, radius, Pass.BLOCK, blocks)
+        logs = self.manifold.raw_coordinates(p, blocks[:, :size].reshape(-1, *p.shape))
+        mass = float(weights.sum())
+        square, curve = blocks[:, size:].sum(axis=0).tolist()
+        hessian = (rank * mass + curve) / self.manifold.dim
+        return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), mass)
+
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_log(log, hessian)
+
+
 class RankOne(GeneralEvaluator):
     """Spaces of rank one: the manifold's own logarithm, and the Hessian from its lengths."""
 
@@ -580,6 +653,12 @@ def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
         return Rotations3(manifold)
     if isinstance(manifold, Sphere) and manifold.d > 1 and worth_compiled_code("kernels.sphere", numbers):
         return SphereLarge(manifold)
+    if isinstance(manifold, Hyperbolic) and manifold.d > 1 and worth_compiled_code("lane_kernels.hyperbolic", numbers):
+        return HyperbolicCompiled(manifold)
+    if isinstance(manifold, PlanarShapes) and worth_compiled_code("lane_kernels.shapes", numbers):
+        return ShapesCompiled(manifold)
+    if isinstance(manifold, Grassmann) and worth_compiled_code("lane_kernels.subspaces", numbers):
+        return GrassmannCompiled(manifold)
     return RankOne(manifold) if manifold.rank == 1 and manifold.dim > 1 else GeneralEvaluator(manifold)
 
 
@@ -594,10 +673,13 @@ def worth_compiled_code(kernel: str, numbers: float) -> bool:
     loaded = sys.modules.get(f"geodp.compute.{module}")
     if not _numba_is_there():
         return False
-    if numbers >= _WORTH_COMPILING or (loaded is not None and bool(getattr(getattr(loaded, name, None), "signatures", None))):
+    if loaded is not None and bool(getattr(getattr(loaded, name, None), "signatures", None)):
         return True
-    _Tally.numbers += numbers + _CALL
-    return _Tally.numbers >= _WORTH_MAKING or (_Tally.numbers >= _WORTH_LOADING and _is_on_disk(kernel))
+    total = _Tally.numbers + numbers + _CALL
+    if total >= _WORTH_MAKING or (total >= _WORTH_LOADING and _is_on_disk(kernel)):
+        return True
+    _Tally.numbers = total
+    return False
 
 
 _reproducible: ContextVar[bool] = ContextVar("reproducible", default=False)
@@ -621,11 +703,13 @@ class _Tally:
 
 @cache
 def _is_on_disk(kernel: str) -> bool:
-    """Whether the loop was compiled before, after its source was last changed."""
+    """Whether the loop was compiled before, after its source was last changed: known without numba, which takes long to load."""
     module, name = kernel.split(".")
-    function = getattr(importlib.import_module(f"geodp.compute.{module}"), name)
-    changed = Path(function.py_func.__code__.co_filename).stat().st_mtime
-    return any(index.stat().st_mtime >= changed for index in Path(function.stats.cache_path).glob(f"{module}.{name}-*.nbi"))
+    source, index = Path(__file__).with_name(f"{module}.py"), f"{module}.{name}-*.nbi"
+    asked = os.environ.get("NUMBA_CACHE_DIR")
+    beside = () if asked else (source.parent / "__pycache__").glob(index)
+    found = chain(beside, Path(asked or Path.home() / ".cache" / "numba").glob(f"*/{index}"))
+    return any(each.stat().st_mtime >= source.stat().st_mtime for each in found)
 
 
 @cache

@@ -128,7 +128,7 @@ class Law(ABC):
         if most >= self._profile.edges[-1]:
             return mean
         # integrate the tail probability up to ``most``: it is smooth, while the minimum itself has a kink
-        edges = np.unique(np.concatenate([self._profile.edges[self._profile.edges < most], [0.0, most]]))
+        edges = np.array(sorted({0.0, *self._profile.edges[self._profile.edges < most].tolist(), most}))
         nodes, weights = legendre.leggauss(12)
         widths = np.diff(edges)[:, None]
         beyond = 1.0 - np.asarray(self.radius_cdf(edges[:-1, None] + 0.5 * widths * (nodes + 1.0)))

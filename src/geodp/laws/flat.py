@@ -10,8 +10,8 @@ from typing import Literal, final
 
 import numpy as np
 from numpy.polynomial import legendre
-from scipy.special import gammainc, gammaincc, gammaincinv, gammaln
 
+from geodp.arithmetic.gamma import gamma_probabilities, gamma_quantile
 from geodp.inputs import Array
 
 Family = Literal["laplace", "gaussian"]
@@ -44,11 +44,13 @@ class FlatNoise:
 
     def length_quantile(self, q: float) -> float:
         """The length that is not exceeded with probability ``q``."""
-        found = float(gammaincinv(self._shape, q))
+        found = gamma_quantile(self._shape, q)
         return self.scale * (math.sqrt(2.0 * found) if self.family == "gaussian" else found)
 
     def length_probability(self, length: Array) -> Array:
         """The probability of a length of at most this: the inverse of :meth:`length_quantile`."""
+        from scipy.special import gammainc  # which takes long to import
+
         x = length / self.scale
         return np.asarray(gammainc(self._shape, 0.5 * x * x if self.family == "gaussian" else x))
 
@@ -60,10 +62,10 @@ class FlatNoise:
         """
         shape, x, mean = self._shape, most / self.scale, float(self.dim)
         if self.family == "gaussian":
-            x, mean = 0.5 * x * x, math.sqrt(2.0) * math.exp(float(gammaln(shape + 0.5) - gammaln(shape)))
+            x, mean = 0.5 * x * x, math.sqrt(2.0) * math.exp(math.lgamma(shape + 0.5) - math.lgamma(shape))
         more = 0.5 if self.family == "gaussian" else 1.0
-        short = self.scale * mean * float(gammainc(shape + more, x))
-        return short + (most * float(gammaincc(shape, x)) if math.isfinite(most) else 0.0)
+        short = self.scale * mean * gamma_probabilities(shape + more, x)[0]
+        return short + (most * gamma_probabilities(shape, x)[1] if math.isfinite(most) else 0.0)
 
     @property
     def _shape(self) -> float:
@@ -87,9 +89,9 @@ class FlatNoise:
         x = length / self.scale
         if self.family == "gaussian":
             half = 0.5 * self.dim
-            constant = (1.0 - half) * math.log(2.0) - float(gammaln(half))
+            constant = (1.0 - half) * math.log(2.0) - math.lgamma(half)
             return constant + (self.dim - 1.0) * np.log(x) - 0.5 * x**2 - math.log(self.scale)
-        return (self.dim - 1.0) * np.log(x) - x - float(gammaln(self.dim)) - math.log(self.scale)
+        return (self.dim - 1.0) * np.log(x) - x - math.lgamma(self.dim) - math.log(self.scale)
 
     def privacy_loss(self, first: Array, second: Array, y: Array) -> Array:
         """``log(p/q)`` at ``y`` of the noise about the centres ``first`` and ``second``."""

@@ -194,7 +194,7 @@ class Piecewise:
     @classmethod
     def fit(cls, function: Function, breaks: ArrayLike, tolerance: float) -> Piecewise:
         """Halves panels, starting from ``breaks``, until the error of each is below ``tolerance`` times the whole integral."""
-        points = np.unique(np.asarray(breaks, dtype=np.float64))
+        points = np.array(sorted(set(np.asarray(breaks, dtype=np.float64).tolist())))
         left, right = points[:-1], points[1:]
         done: list[tuple[Array, Array, Array, Array]] = []
         settled = 0.0

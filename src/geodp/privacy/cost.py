@@ -18,9 +18,9 @@ from statistics import NormalDist
 from typing import Any, ClassVar, final
 
 from flint import arb
-from scipy.special import erfinv
 
 from geodp.arithmetic.bracketing import zero_between
+from geodp.arithmetic.intervals import working_precision
 from geodp.inputs import real_number
 from geodp.privacy.curves import (
     LaplaceCurve,
@@ -190,7 +190,8 @@ class PureCost(Cost):
     @property
     def mu(self) -> float:
         if self.bound < 1.0:  # Phi(-mu/2) is near 1/2, where the other formula loses digits
-            return _up(math.sqrt(8.0) * float(erfinv(math.tanh(0.5 * self.bound))))
+            with working_precision(96):
+                return _up(math.sqrt(8.0) * float((arb(self.bound) / 2).tanh().erfinv()))
         return _up(-2.0 * NormalDist().inv_cdf(1.0 / (1.0 + math.exp(self.bound)))) if self.bound < 36.0 else math.inf
 
     def delta_enclosure(self, epsilon: float) -> arb:

@@ -28,8 +28,8 @@ from geodp.manifolds.manifold import Manifold
 
 #: Bytes of records that each core reads at a time; less if there are too few records for all cores.
 _CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
-#: A core reads at least this many records at a time, however large they are.
-_LEAST_ROWS = 32
+#: A core reads a multiple of this many records at a time, however large they are: compiled loops take as many at once.
+_MULTIPLE = 32
 #: Arrays up to this many bytes are copied and clipped once; larger ones are clipped in every pass. On disk the limit is lower.
 _KEPT_IN_MEMORY, _KEPT_FROM_DISK = 1 << 30, 1 << 26
 
@@ -358,8 +358,11 @@ def _split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Ar
     for chunk in chunks:
         array = as_array(chunk)
         check_shape(array, manifold)
-        share = min(max(len(array) * record // (2 * cores()) + 1, _LEAST_BYTES), _CHUNK_BYTES)
-        yield from slices(array, max(_LEAST_ROWS, share // record), room)
+        whole = len(array) * record
+        # two chunks a core, so that none waits long for the other; of few records one, which costs less
+        parts = cores() if whole <= 4 * cores() * _LEAST_BYTES else 2 * cores()
+        share = min(max(whole // parts + 1, _LEAST_BYTES), _CHUNK_BYTES)
+        yield from slices(array, -(-share // (record * _MULTIPLE)) * _MULTIPLE, room)
 
 
 def as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> Any:

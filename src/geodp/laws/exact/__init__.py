@@ -57,7 +57,7 @@ from numpy.typing import ArrayLike
 from geodp.arithmetic.entropy import Entropy, NotPrivate, OperatingSystem, Tape
 from geodp.arithmetic.intervals import Undecided, coarsely, less, nearest, norm, working_precision
 from geodp.inputs import Array
-from geodp.laws.exact.radius import Family, RadialLaw, typical_radius
+from geodp.laws.exact.radius import RARE, Family, RadialLaw, usual_bits
 from geodp.manifolds import Manifold
 
 __all__ = [
@@ -73,8 +73,8 @@ __all__ = [
 #: The grid is this many bits finer than the noise, unless floats cannot hold that.
 _GRID_BITS = 40
 _FLOAT_BITS = 52
-#: The working precision exceeds what the grid needs by at least this many bits.
-_SPARE_BITS = 128
+#: Bits that rounding takes from the result of a draw, whatever its radius: 8 to 20 of them on matrices of moderate size.
+_SPARE_BITS = 32
 #: A release that would take many more trials than this is refused.
 MOST_TRIALS = 2000
 
@@ -222,8 +222,8 @@ def _setting(manifold: Manifold, sigma: float, family: Family, grid_exponent: in
     if coarsest is not None and exponent > coarsest:
         raise ValueError(f"grid_exponent is {exponent}, but points of {manifold} need a grid of 2**{coarsest} or finer")
     # exp(v) spreads over exp(1.5 s): a few bits for each unit of the radius
-    size = max(unit or 0, 0) + manifold.dim.bit_length() + 3.0 * (typical_radius(law) if growth else 0.0)
-    return _Setting(manifold, law, exponent, 64 * math.ceil((_SPARE_BITS + max(size - exponent, 0.0)) / 64))
+    size = max(unit or 0, 0) + manifold.dim.bit_length() + (usual_bits(law, 3.0) if growth else 0.0)
+    return _Setting(manifold, law, exponent, 64 * math.ceil((_SPARE_BITS + RARE + max(size - exponent, 0.0)) / 64))
 
 
 def _trial(setting: _Setting, center: Array, tape: Tape, precision: int) -> tuple[tuple[int, ...] | None, int]:

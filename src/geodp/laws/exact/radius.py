@@ -223,14 +223,22 @@ def touching_points(law: RadialLaw) -> TouchingPoints:
     return TouchingPoints(left, _bisect(lambda s: height(s) > top - _DROP, mode, min(far, end)))
 
 
-def typical_radius(law: RadialLaw) -> float:
-    """A radius that few draws exceed, for a law without an end: a multiple of the usual radius, or that of one draw in 2^80.
+def usual_bits(law: RadialLaw, rate: float) -> float:
+    """Bits that are enough, but for one draw in ``2^RARE``, if rounding takes ``rate`` of them for each unit of the radius.
 
-    To the right of the right tangent's point the density falls at least as fast as that tangent. Affects only the speed.
+    With so many, and ``RARE`` more, that is true of draws up to the right tangent's point. Past it the density falls at least as
+    fast as that tangent does, mostly faster than rounding takes bits; if not, draws up to some multiple of it are counted. For
+    laws without an end. Decides the speed alone.
     """
     right = touching_points(law).right
     assert right is not None
-    return min(8.0 * right, right - 80.0 * math.log(2.0) / _in_floats(law)[1](right))
+    fall = -_in_floats(law)[1](right) / math.log(2.0)
+    farther = min(7.0 * right, RARE / fall)
+    return rate * right + max(rate - fall, 0.0) * farther
+
+
+#: A draw may take twice its time once in two to this power.
+RARE = 80.0
 
 
 def _bisect(on_the_left: Callable[[float], bool], low: float, high: float) -> float:
