@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from scipy.special import gammaincinv, ndtri
 
-from geodp.finding import CELLS, Search, Step, cubes_for, enough_records, plan_search, radius_target
+from geodp.finding import Search, Step, cells_for, cubes_for, enough_records, plan_search, radius_target
 from geodp.inputs import real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
@@ -191,12 +191,11 @@ def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread
 def _expected_ball(search: Search, spread: float, limit: float) -> tuple[float, float]:
     """The radius that the search will find, and what clipping in its ball will cost, roughly.
 
-    Each step is as wrong as its noise makes it, and the next one has to make up for it. A ball whose centre is off by ``a`` and
-    which leaves a part ``p`` of the records outside pulls their mean towards its centre by about ``p a``.
+    Each step is as wrong as its noise makes it, and the next one has to make up for it.
     """
     manifold, n = search.manifold, search.n
     reach = search.start.radius if isinstance(search.start, Ball) else limit
-    away, radius, outside = reach, reach, 0.0
+    away, radius, pull = reach, reach, 0.0
     for i, step in enumerate(search.steps):
         match step.what:
             case "medians" | "scale":
@@ -206,13 +205,12 @@ def _expected_ball(search: Search, spread: float, limit: float) -> tuple[float, 
             case "projected mean":
                 away = min(reach, 2.0 * _mean_error(step, manifold, n, 1.0))
             case "mean":
-                # it is pulled to where the records were looked for, too
-                away = min(radius, _mean_error(step, manifold, n, radius) + outside * away)
+                away = min(radius, _mean_error(step, manifold, n, radius) + pull)
             case "radius":
                 last = i == len(search.steps) - 1
                 outside = min(radius_target(search.then, step.privacy, manifold, n, last) / n, 0.5)
-                radius = min(math.hypot(_distance_quantile(manifold.dim, spread, 1.0 - outside), away), reach)
-    return min(radius, limit), outside * away
+                radius, pull = _clipped(manifold.dim, spread, away, outside, reach)
+    return min(radius, limit), pull
 
 
 def _cube_error(step: Step, manifold: Manifold, n: int, reach: float, spread: float) -> float:
@@ -230,10 +228,12 @@ def _median_error(step: Step, manifold: Manifold, n: int, reach: float, spread: 
     """How far medians are from those of the records: by the ranks that the exponential mechanism misses, and by the cells."""
     if step.what == "scale":
         return 4.0 * spread  # what the unit of measurement does not explain
-    part = split(step.privacy, [1.0 / manifold.dim] * manifold.dim)[0]
-    missed = min(2.0 / selection_epsilon(part) * math.log(CELLS) / n, 0.49)
-    each = spread / math.sqrt(manifold.dim) * float(ndtri(0.5 + missed)) + reach / CELLS
-    return math.sqrt(manifold.dim) * each
+    epsilon = selection_epsilon(split(step.privacy, [1.0 / manifold.dim] * manifold.dim)[0])
+    deviation, cell = spread / math.sqrt(manifold.dim), reach / cells_for(manifold.dim)
+    # weights fall by the ranks missed: those about the median are worth an interval of this width, and all others the grid
+    width = max(4.0 * math.sqrt(2.0 * math.pi) * deviation / (epsilon * n), cell)
+    missed = min(2.0 / epsilon * max(math.log(2.0 * reach / width), 1.0) / n, 0.49)
+    return math.sqrt(manifold.dim) * (deviation * float(ndtri(0.5 + missed)) + cell)
 
 
 def _mean_error(step: Step, manifold: Manifold, n: int, radius: float) -> float:
@@ -242,6 +242,15 @@ def _mean_error(step: Step, manifold: Manifold, n: int, radius: float) -> float:
     return noise.expected_error() * radius / small
 
 
-def _distance_quantile(dim: int, spread: float, q: float) -> float:
-    """Of the length of a normal vector whose root mean square length is ``spread``."""
-    return spread / math.sqrt(dim) * math.sqrt(2.0 * float(gammaincinv(0.5 * dim, q)))
+def _clipped(dim: int, spread: float, away: float, outside: float, reach: float) -> tuple[float, float]:
+    """The radius of a ball that leaves a part of the records outside, and how far clipping pulls their mean towards its centre.
+
+    By quadrature, for records that are normal about a point at a distance from the centre: along the line through both, and across.
+    """
+    levels = (np.arange(128) + 0.5) / 128
+    deviation = spread / math.sqrt(dim)
+    along = away + deviation * ndtri(levels)[:, None]
+    across = deviation * np.sqrt(2.0 * gammaincinv(0.5 * (dim - 1), levels)) if dim > 1 else np.zeros(1)
+    distances = np.hypot(along, across)
+    radius = min(float(np.quantile(distances, 1.0 - outside)), reach)
+    return radius, away - float(np.mean(along * np.minimum(1.0, radius / distances)))
