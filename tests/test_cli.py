@@ -432,11 +432,13 @@ def test_the_installed_command_runs_the_demonstration_in_the_working_directory(t
     ]
 
 
-def test_the_demonstration_stops_when_its_budget_is_spent(tmp_path: Path) -> None:
+def test_a_demonstration_after_another_starts_afresh(tmp_path: Path) -> None:
     ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
     ledger.open("demo", 3)
     ledger.charge("demo", 3, what="earlier runs")
-    assert "0 of 3 left" in fails("demo", "--dir", tmp_path)
+    assert run("demo", "--dir", tmp_path).exit_code == 0
+    assert ledger.spent("demo") == 3
+    assert ledger.spent("demo 2") == 1
 
 
 # ---------------------------------------------------------------------- bad input
@@ -454,7 +456,7 @@ def mean(path: object, *, manifold: str = "Sphere(2)", radius: float = 0.5, epsi
 BAD: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     "missing file": (lambda here: mean(here / "gone.npy"), "there is no file"),
     "a folder": (lambda here: mean(here / "folder.npy"), "is a folder"),
-    "unknown ending": (lambda here: mean(here / "x.xlsx"), r"must be a \.npy"),
+    "unknown ending": (lambda here: mean(here / "x.abc"), r"must be a \.npy"),
     "empty file": (lambda here: mean(here / "empty.csv"), "is empty"),
     "a header alone": (lambda here: mean(here / "header.csv"), "a header but no records"),
     "no array": (lambda here: mean(here / "junk.npy"), "is not a NumPy file"),
@@ -504,7 +506,7 @@ def here(tmp_path: Path) -> Path:
     pandas.DataFrame(x, columns=["x", "y", "z"]).to_csv(tmp_path / "x.csv", index=False)
     (tmp_path / "folder.npy").mkdir()
     (tmp_path / "empty.csv").touch()
-    (tmp_path / "x.xlsx").write_bytes(b"PK")
+    (tmp_path / "x.abc").write_bytes(b"PK")
     (tmp_path / "header.csv").write_text("x,y,z\n")
     (tmp_path / "junk.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00{'descr'")
     (tmp_path / "junk.parquet").write_bytes(b"PAR1 and no more")

