@@ -25,6 +25,8 @@ from geodp.statistics.counts import TangentMean
 from geodp.statistics.mean import FrechetMean
 from geodp.verdict import against_spread
 
+#: How far from a multiple of the identity matrices are taken to be: some standard deviations differ by a factor of five or so.
+_BEYOND_UNITS = 3.0
 #: Parts of the privacy for the ball among which the best is taken.
 PARTS = (0.1, 0.2, 0.35, 0.5, 0.65)
 
@@ -227,12 +229,15 @@ def _cube_error(step: Step, manifold: Manifold, n: int, reach: float, spread: fl
 def _median_error(step: Step, manifold: Manifold, n: int, reach: float, spread: float) -> float:
     """How far medians are from those of the records: by the ranks that the exponential mechanism misses, and by the cells."""
     if step.what == "scale":
-        return 4.0 * spread  # what the unit of measurement does not explain
+        return min(max(_BEYOND_UNITS, spread), reach)
     epsilon = selection_epsilon(split(step.privacy, [1.0 / manifold.dim] * manifold.dim)[0])
     deviation, cell = spread / math.sqrt(manifold.dim), reach / cells_for(manifold.dim)
     # weights fall by the ranks missed: those about the median are worth an interval of this width, and all others the grid
     width = max(4.0 * math.sqrt(2.0 * math.pi) * deviation / (epsilon * n), cell)
-    missed = min(2.0 / epsilon * max(math.log(2.0 * reach / width), 1.0) / n, 0.49)
+    others = max(math.log(2.0 * reach / width), 1.0)
+    if others + math.log(20.0 * manifold.dim) > 0.25 * epsilon * n:
+        return reach  # one time in twenty or more, some median is not among the records at all
+    missed = min(2.0 / epsilon * others / n, 0.49)
     return math.sqrt(manifold.dim) * (deviation * float(ndtri(0.5 + missed)) + cell)
 
 
@@ -245,7 +250,7 @@ def _mean_error(step: Step, manifold: Manifold, n: int, radius: float) -> float:
 def _clipped(dim: int, spread: float, away: float, outside: float, reach: float) -> tuple[float, float]:
     """The radius of a ball that leaves a part of the records outside, and how far clipping pulls their mean towards its centre.
 
-    By quadrature, for records that are normal about a point at a distance from the centre: along the line through both, and across.
+    By quadrature, for records that are normal about a point so far from the centre: along the line through both, and across it.
     """
     levels = (np.arange(128) + 0.5) / 128
     deviation = spread / math.sqrt(dim)

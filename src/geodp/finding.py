@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
@@ -58,7 +59,7 @@ from geodp.records.dataset import Dataset, Who
 from geodp.records.sums import rows_over
 from geodp.release import Account, computed, used
 from geodp.showing import Row, Shown
-from geodp.statistics.cells import Cubes, Scored
+from geodp.statistics.cells import Cubes, Scored, Whole
 from geodp.statistics.counts import Count, NormalCoordinates, TangentMean, beyond, histograms
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean, embedding_of
@@ -126,9 +127,8 @@ def plan_search(start: Ball | Manifold, n: int, privacy: Privacy, then: Privacy 
     can be told; otherwise the medians of the units of measurement alone, if the manifold has such and they pass; otherwise a
     mean, if its noise is small against the radius; otherwise the centre stays where it is.
 
-    *Which parts.* Selections need little: with ``e`` they err by about ``2/e`` records times a logarithm. Of what is spent, three
-    parts go to medians, two to a first radius, two to a second centre and three to the last radius; a cube gets four, and the
-    last radius two; without a second round, half and half.
+    *Which parts.* Selections of a radius need little. Of what is spent, four parts go to the first centre, one to a first radius,
+    four to the second centre and one to the last radius; without a second round, half and half.
     """
     n = whole_number(n, 1, "the number of records n")
     manifold = start.manifold if isinstance(start, Ball) else start
@@ -155,16 +155,15 @@ def _search_again(start: Ball | Manifold, n: int, privacy: Privacy, then: Privac
 
 def _ways(start: Ball | Manifold) -> list[list[tuple[What, float]]]:
     """The ways to search, best first: their steps and the parts of the privacy that these get. The last one always works."""
-    second: list[tuple[What, float]] = [("mean", 2.0), ("radius", 3.0)]
-    if not isinstance(start, Ball):
-        return [[("projected mean", 3.0), ("radius", 2.0), *second], [("projected mean", 1.0), ("radius", 1.0)]]
-    ways: list[list[tuple[What, float]]] = [
-        [("medians", 3.0), ("radius", 2.0), *second],
-        [("cube", 4.0), ("radius", 2.0), ("mean", 2.0), ("radius", 2.0)],
-    ]
-    if len(start.manifold.scale_directions):
-        ways += [[("scale", 2.0), ("radius", 2.0), *second], [("scale", 1.0), ("radius", 2.0)]]
-    return [*ways, [("mean", 3.0), ("radius", 2.0), *second], [("radius", 1.0)]]
+    firsts: list[What] = ["projected mean"]
+    if isinstance(start, Ball):
+        firsts = ["medians", "cube", *(["scale"] if len(start.manifold.scale_directions) else []), "mean"]
+    ways = []
+    for first in firsts:
+        ways.append([(first, 4.0), ("radius", 1.0), ("mean", 4.0), ("radius", 1.0)])
+        if first in ("scale", "projected mean"):
+            ways.append([(first, 1.0), ("radius", 1.0)])
+    return [*ways, [("radius", 1.0)]] if isinstance(start, Ball) else ways
 
 
 def enough_records(start: Ball | Manifold, privacy: Privacy) -> int:
@@ -510,12 +509,20 @@ def _median_center(x: Any, ball: Ball, directions: Array, step: Step, n: int, en
     for row, part in zip(counts, split(step.privacy, [1.0 / len(directions)] * len(directions)), strict=True):
         selection = Selection(part)
         most = min(n, math.ceil(2.0 / selection.epsilon * (math.log(cells) + 20.0)))
-        high = np.cumsum(row)
-        scores = most - np.minimum(most, np.maximum(0, np.maximum(high - row - half, half - high)))
+        scores = median_scores(row, half, most)
         score, position = selection.draw_among_many(cells, np.bincount(scores, minlength=most + 1)[1:].tolist(), entropy)
         cell = position if score == 0 else int(np.flatnonzero(scores == score)[position])
         chosen.append((cell + 0.5) * 2.0 * ball.radius / cells - ball.radius)
     return _moved(ball, np.array(chosen) @ directions)
+
+
+def median_scores(row: Whole, half: int, most: int) -> Whole:
+    """For each cell, ``most`` less the number of records by which it misses the median, and 0 if those are ``most`` or more.
+
+    Replacing one record changes the number below either end of a cell by at most 1, and so the score.
+    """
+    high = np.cumsum(row)
+    return most - np.minimum(most, np.maximum(0, np.maximum(high - row - half, half - high)))
 
 
 def _cube_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:
@@ -554,13 +561,13 @@ def _radius(x: Any, center: Array, reach: float, search: Search, step: Step, ent
     wide = Ball(manifold, center, radii[0])
     counts = beyond(x, wide if math.isinf(manifold.injectivity_radius) else _wide(manifold, center, math.inf), np.array(radii), n)
     root = math.sqrt(manifold.curvature)
-    scores = []
+    scores, preference = [], _preference(step.privacy, n)
     for radius, (outside, next_outside) in zip(radii, pairwise([*counts, n]), strict=True):
         bend = root * radius / math.tan(root * radius) if root > 0.0 else 1.0
         target = radius_target(search.then, step.privacy, manifold, n, final, bend)
         # that the target lies between what this radius leaves outside and what the next smaller one does
         scores.append(-max(0, outside - target, target - next_outside))
-    weights = [round(256.0 * RATIO ** (_preference(step.privacy, n) * i)) for i in range(len(radii))]
+    weights = [round(256.0 * RATIO ** (preference * i)) for i in range(len(radii))]
     return radii[Selection(step.privacy).draw(scores, entropy, weights)]
 
 
@@ -574,8 +581,9 @@ def _preference(privacy: Privacy, n: int) -> float:
 
 
 def _told(privacy: Privacy, n: int) -> float:
-    """How many records must be outside a radius so that those beyond the farthest record are seldom chosen: one time in twenty."""
-    beyond_all = sum(RATIO ** (-_preference(privacy, n) * i) for i in range(RADII))
+    """How many records must be outside so that radii beyond the farthest record are seldom chosen: one time in twenty."""
+    shrink = RATIO ** -_preference(privacy, n)
+    beyond_all = RADII if shrink == 1.0 else (1.0 - shrink**RADII) / (1.0 - shrink)
     return 2.0 / selection_epsilon(privacy) * (math.log(beyond_all) + 3.0)
 
 
@@ -593,8 +601,9 @@ def _possible_radii(manifold: Manifold, center: Array, reach: float) -> list[flo
     while not _mean_possible(manifold, center, largest):
         largest /= RATIO
     radii = [largest * RATIO**-i for i in range(RADII)]
-    # rounding about a far centre does not shrink with the radius
-    return [radius for radius in radii if _mean_possible(manifold, center, radius)]
+    # rounding about a far centre does not shrink with the radius, so those below some radius may be impossible
+    count = bisect_left(range(1, RADII + 1), True, key=lambda i: not _mean_possible(manifold, center, radii[i - 1]))
+    return radii[:count]
 
 
 def _mean_possible(manifold: Manifold, center: Array, radius: float) -> bool:

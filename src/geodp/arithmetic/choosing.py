@@ -1,10 +1,10 @@
 r"""Choices among finitely many things with exactly known chances.
 
-**Claim.** :func:`choose` returns ``i`` with probability exactly proportional to ``w_i exp(rate s_i)`` for whole numbers ``w_i > 0``
-and ``s_i`` and a rational ``rate``, if the bits are independent and fair.
+**Claim.** :func:`choose` returns ``i`` with probability exactly proportional to ``w_i exp(rate s_i)`` for whole numbers ``s_i``
+and ``w_i > 0`` and a rational ``rate``, if the bits are independent and fair.
 
-*Proof.* The ideal algorithm draws one uniform real number ``u`` and returns the ``i`` with ``S_{i-1} <= u S_n < S_i``, where ``S_i``
-is the sum of ``w_j exp(rate s_j)`` up to ``i``. The program evaluates both sides in intervals that enclose them, from the
+*Proof.* The ideal algorithm draws one uniform real number ``u`` and returns the ``i`` with ``S_{i-1} <= u S_n < S_i``, where
+``S_i`` is the sum of ``w_j exp(rate s_j)`` up to ``i``. The program evaluates both sides in intervals that enclose them, from the
 bits of ``u`` revealed so far. It answers only if every comparison has one answer throughout the intervals, and otherwise
 starts again with twice the precision and the same bits followed by new ones. So every answer is that of the ideal algorithm.
 A tie has probability zero, and an undecided comparison at the starting precision about ``2^-128``.
@@ -28,9 +28,7 @@ from geodp.arithmetic.intervals import Undecided, enclosed, interval, less, work
 _BITS = 192
 
 
-def choose(
-    scores: Sequence[int], rate: Fraction, entropy: Entropy | None = None, weights: Sequence[int] | None = None
-) -> int:
+def choose(scores: Sequence[int], rate: Fraction, entropy: Entropy | None = None, weights: Sequence[int] | None = None) -> int:
     """An index, with chances proportional to the weights (1 by default) times the exponentials of ``rate`` times the scores.
 
     >>> from geodp.arithmetic.entropy import NotPrivate

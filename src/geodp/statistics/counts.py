@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geodp.compute.passes import Evaluator, best_evaluator
 from geodp.inputs import Array
@@ -20,6 +19,7 @@ from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.records.persons import Indices
 from geodp.records.sums import averages, medians, sum_over
+from geodp.statistics.cells import Whole
 
 
 @final
@@ -164,7 +164,7 @@ def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
     return [n - int(count) for count in counts]
 
 
-def histograms(x: Any, ball: Ball, directions: Array, cells: int, n: int) -> NDArray[np.int64]:
+def histograms(x: Any, ball: Ball, directions: Array, cells: int, n: int) -> Whole:
     """For each direction (a row), how many of ``n`` records have a coordinate along it in each of the cells.
 
     The cells cut the interval from minus the radius to the radius into equal parts.
