@@ -250,7 +250,7 @@ def test_a_thousand_records_far_out_are_found_by_a_cube(
         x = cluster(manifold, far_point(manifold, distance, seed), spread, 1000, seed)
         found = private_ball(x, outer, epsilon=epsilon, entropy=NotPrivate(seed))
         assert found.search.steps[0].what == "cube"
-        good += bool(found.ball.contains(x).mean() > 0.6 and found.ball.radius < 8.0 * spread)
+        good += bool(found.ball.contains(x).mean() > 0.5 and found.ball.radius < 8.0 * spread)
     assert good >= 8
 
 
