@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any, final
 
 import numpy as np
 
 from geodp.arithmetic.gamma import gamma_quantile
-from geodp.finding import CELLS, Search, Step, cubes_for, enough_records, plan_search, radius_target
-from geodp.inputs import real_number
+from geodp.finding import Search, Step, cells_for, cubes_for, enough_records, plan_search, radius_target
+from geodp.inputs import Array, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import sinhc
@@ -26,8 +26,12 @@ from geodp.statistics.counts import TangentMean
 from geodp.statistics.mean import FrechetMean
 from geodp.verdict import against_spread
 
+#: How far from a multiple of the identity matrices are taken to be: some standard deviations differ by a factor of five or so.
+_BEYOND_UNITS = 3.0
 #: Parts of the privacy for the ball among which the best is taken.
 PARTS = (0.1, 0.2, 0.35, 0.5, 0.65)
+#: Nodes of the quadrature for clipping, in each of two directions.
+_LEVELS = 96
 
 
 @final
@@ -192,12 +196,11 @@ def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread
 def _expected_ball(search: Search, spread: float, limit: float) -> tuple[float, float]:
     """The radius that the search will find, and what clipping in its ball will cost, roughly.
 
-    Each step is as wrong as its noise makes it, and the next one has to make up for it. A ball whose centre is off by ``a`` and
-    which leaves a part ``p`` of the records outside pulls their mean towards its centre by about ``p a``.
+    Each step is as wrong as its noise makes it, and the next one has to make up for it.
     """
     manifold, n = search.manifold, search.n
     reach = search.start.radius if isinstance(search.start, Ball) else limit
-    away, radius, outside = reach, reach, 0.0
+    away, radius, pull = reach, reach, 0.0
     for i, step in enumerate(search.steps):
         match step.what:
             case "medians" | "scale":
@@ -207,13 +210,12 @@ def _expected_ball(search: Search, spread: float, limit: float) -> tuple[float, 
             case "projected mean":
                 away = min(reach, 2.0 * _mean_error(step, manifold, n, 1.0))
             case "mean":
-                # it is pulled to where the records were looked for, too
-                away = min(radius, _mean_error(step, manifold, n, radius) + outside * away)
+                away = min(radius, _mean_error(step, manifold, n, radius) + pull)
             case "radius":
                 last = i == len(search.steps) - 1
                 outside = min(radius_target(search.then, step.privacy, manifold, n, last) / n, 0.5)
-                radius = min(math.hypot(_distance_quantile(manifold.dim, spread, 1.0 - outside), away), reach)
-    return min(radius, limit), outside * away
+                radius, pull = _clipped(manifold.dim, spread, away, outside, reach)
+    return min(radius, limit), pull
 
 
 def _cube_error(step: Step, manifold: Manifold, n: int, reach: float, spread: float) -> float:
@@ -230,11 +232,16 @@ def _cube_error(step: Step, manifold: Manifold, n: int, reach: float, spread: fl
 def _median_error(step: Step, manifold: Manifold, n: int, reach: float, spread: float) -> float:
     """How far medians are from those of the records: by the ranks that the exponential mechanism misses, and by the cells."""
     if step.what == "scale":
-        return 4.0 * spread  # what the unit of measurement does not explain
-    part = split(step.privacy, [1.0 / manifold.dim] * manifold.dim)[0]
-    missed = min(2.0 / selection_epsilon(part) * math.log(CELLS) / n, 0.49)
-    each = spread / math.sqrt(manifold.dim) * NormalDist().inv_cdf(0.5 + missed) + reach / CELLS
-    return math.sqrt(manifold.dim) * each
+        return min(max(_BEYOND_UNITS, spread), reach)
+    epsilon = selection_epsilon(split(step.privacy, [1.0 / manifold.dim] * manifold.dim)[0])
+    deviation, cell = spread / math.sqrt(manifold.dim), reach / cells_for(manifold.dim)
+    # weights fall by the ranks missed: those about the median are worth an interval of this width, and all others the grid
+    width = max(4.0 * math.sqrt(2.0 * math.pi) * deviation / (epsilon * n), cell)
+    others = max(math.log(2.0 * reach / width), 1.0)
+    if others + math.log(20.0 * manifold.dim) > 0.25 * epsilon * n:
+        return reach  # one time in twenty or more, some median is not among the records at all
+    missed = min(2.0 / epsilon * others / n, 0.49)
+    return math.sqrt(manifold.dim) * (deviation * NormalDist().inv_cdf(0.5 + missed) + cell)
 
 
 def _mean_error(step: Step, manifold: Manifold, n: int, radius: float) -> float:
@@ -243,6 +250,22 @@ def _mean_error(step: Step, manifold: Manifold, n: int, radius: float) -> float:
     return noise.expected_error() * radius / small
 
 
-def _distance_quantile(dim: int, spread: float, q: float) -> float:
-    """Of the length of a normal vector whose root mean square length is ``spread``."""
-    return spread / math.sqrt(dim) * math.sqrt(2.0 * gamma_quantile(0.5 * dim, q))
+def _clipped(dim: int, spread: float, away: float, outside: float, reach: float) -> tuple[float, float]:
+    """The radius of a ball that leaves a part of the records outside, and how far clipping pulls their mean towards its centre.
+
+    By quadrature, for records that are normal about a point so far from the centre: along the line through both, and across it.
+    """
+    along, across = _normal_lengths(dim)
+    deviation = spread / math.sqrt(dim)
+    places = away + deviation * along[:, None]
+    distances = np.hypot(places, deviation * across)
+    radius = min(float(np.quantile(distances, 1.0 - outside)), reach)
+    return radius, away - float(np.mean(places * np.minimum(1.0, radius / distances)))
+
+
+@lru_cache(maxsize=64)
+def _normal_lengths(dim: int) -> tuple[Array, Array]:
+    """Quantiles of a coordinate of a normal vector, and of the length of the others, at evenly spread probabilities."""
+    levels = [(i + 0.5) / _LEVELS for i in range(_LEVELS)]
+    across = [math.sqrt(2.0 * gamma_quantile(0.5 * (dim - 1), level)) for level in levels] if dim > 1 else [0.0]
+    return np.array([NormalDist().inv_cdf(level) for level in levels]), np.array(across)

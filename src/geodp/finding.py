@@ -7,12 +7,13 @@ The search is a chain of releases. Each looks at the records through what the ea
 (:func:`geodp.privacy.cost.compose`), and everything decided on the way is a function of public numbers and of earlier releases.
 
 1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.projected`). Elsewhere medians of normal
-   coordinates at the centre of the wide ball, each by the exponential mechanism over the cells of a public grid: the error in
-   rank grows with the logarithm of the radius only. If the records are too few for that, one cube of normal coordinates, by one
-   exponential mechanism over all cubes of many sizes (:mod:`geodp.statistics.cells`): the score of a cube is the number of its
-   records, but at most half of all, and the smaller of two cubes counts more. Empty cubes need not be listed, and ``N`` cubes in
-   all need about ``(2/e) log N`` records in the right one. If the records are too few for that as well, a median along the
-   directions in which units of measurement shift the space (for matrices the logarithm of the determinant), or nothing.
+   coordinates at the centre of the wide ball, each by the exponential mechanism over the cells of a fine public grid: the error
+   in rank grows with the logarithm of the radius over the spread only. If the records are too few for that, one cube of normal
+   coordinates, by one exponential mechanism over all cubes of many sizes (:mod:`geodp.statistics.cells`): the score of a cube is
+   the number of its records, but at most half of all, and the smaller of two cubes counts more. Empty cubes need not be listed,
+   and ``N`` cubes in all need about ``(2/e) log N`` records in the right one. If the records are too few for that as well, a
+   median along the directions in which units of measurement shift the space (for matrices the logarithm of the determinant), or
+   nothing.
 2. *A radius.* The exponential mechanism over a public geometric grid of radii. ``k(t)`` records are farther than ``t`` from the
    centre, and ``k`` is a target: the score of a radius is minus the number of records by which ``k`` misses the interval between
    its own ``k(t)`` and that of the next smaller radius. Replacing one record changes it by at most 1, and some radius has the
@@ -23,14 +24,15 @@ The search is a chain of releases. Each looks at the records through what the ea
 
 *The target.* A larger radius clips fewer records and needs more noise. Clipping costs at most ``k/n`` for each unit of the
 radius, noise ``E'(t)``; they balance at ``k = n E'(t)``, about ``2 d/epsilon`` records for Laplace noise with ``epsilon`` for
-the mean. But a target of few records cannot be told from none: it is at least ``(2/e) (log m + 3)`` for ``m`` radii and ``e``
-of the exponential mechanism.
+the mean. But a target of few records cannot be told from none: it is at least ``(2/e) (log m + 3)`` for ``e`` of the exponential
+mechanism, where ``m`` is the number of radii. If records are many, larger radii get smaller public weights, and ``m`` is about 6.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
@@ -57,8 +59,8 @@ from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.records.sums import rows_over
 from geodp.release import Account, computed, used
 from geodp.showing import Row, Shown
-from geodp.statistics.cells import Cubes, Scored
-from geodp.statistics.counts import Count, NormalCoordinates, TangentMean, below, beyond
+from geodp.statistics.cells import Cubes, Scored, Whole
+from geodp.statistics.counts import Count, NormalCoordinates, TangentMean, beyond, histograms
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean, embedding_of
 
@@ -67,8 +69,12 @@ if TYPE_CHECKING:
 
 What = Literal["scale", "medians", "cube", "projected mean", "mean", "radius"]
 
-#: Cells of the grid on which medians are looked for, and the ratio and the number of the radii.
-CELLS, RATIO, RADII = 2048, 1.1, 140
+#: The ratio and the number of the radii.
+RATIO, RADII = 1.1, 140
+#: Cells in all of the grids on which medians are looked for, and the largest number of a single one.
+_CELLS = 2**20, 2**18
+#: The logarithm of all cells over the good ones, where records spread over a thousandth of the wide ball.
+_TOLD = 7.6
 #: Part of the records by which the rank of a median may be wrong before another way is better.
 _RANK = 0.3
 #: A cube needs no more than this part of the records. Of the finest cubes at least so many levels must be affordable to tell
@@ -115,14 +121,14 @@ class Search:
 def plan_search(start: Ball | Manifold, n: int, privacy: Privacy, then: Privacy | None = None) -> Search:
     """The steps that a search for a ball takes; ``then`` is the privacy of the mean that the ball is for.
 
-    *Which first centre.* With ``e`` of privacy for each of ``d`` medians their ranks are wrong by about ``(2/e) log(cells)``.
+    *Which first centre.* With ``e`` of privacy for each of ``d`` medians their ranks are wrong by about ``(2/e) log(R/s)`` where
+    records spread over ``s`` in a wide ball of radius ``R``; with a thousand or two for that ratio, by ``15/e``.
     If that is a small part of the records, all medians are taken; otherwise a cube, if one of an eighth of the wide ball's width
     can be told; otherwise the medians of the units of measurement alone, if the manifold has such and they pass; otherwise a
     mean, if its noise is small against the radius; otherwise the centre stays where it is.
 
-    *Which parts.* Selections need little: with ``e`` they err by about ``2/e`` records times a logarithm. Of what is spent, three
-    parts go to medians, two to a first radius, two to a second centre and three to the last radius; a cube gets four, and the
-    last radius two; without a second round, half and half.
+    *Which parts.* Selections of a radius need little. Of what is spent, four parts go to the first centre, one to a first radius,
+    four to the second centre and one to the last radius; without a second round, half and half.
     """
     n = whole_number(n, 1, "the number of records n")
     manifold = start.manifold if isinstance(start, Ball) else start
@@ -149,16 +155,15 @@ def _search_again(start: Ball | Manifold, n: int, privacy: Privacy, then: Privac
 
 def _ways(start: Ball | Manifold) -> list[list[tuple[What, float]]]:
     """The ways to search, best first: their steps and the parts of the privacy that these get. The last one always works."""
-    second: list[tuple[What, float]] = [("mean", 2.0), ("radius", 3.0)]
-    if not isinstance(start, Ball):
-        return [[("projected mean", 3.0), ("radius", 2.0), *second], [("projected mean", 1.0), ("radius", 1.0)]]
-    ways: list[list[tuple[What, float]]] = [
-        [("medians", 3.0), ("radius", 2.0), *second],
-        [("cube", 4.0), ("radius", 2.0), ("mean", 2.0), ("radius", 2.0)],
-    ]
-    if len(start.manifold.scale_directions):
-        ways += [[("scale", 2.0), ("radius", 2.0), *second], [("scale", 1.0), ("radius", 2.0)]]
-    return [*ways, [("mean", 3.0), ("radius", 2.0), *second], [("radius", 1.0)]]
+    firsts: list[What] = ["projected mean"]
+    if isinstance(start, Ball):
+        firsts = ["medians", "cube", *(["scale"] if len(start.manifold.scale_directions) else []), "mean"]
+    ways = []
+    for first in firsts:
+        ways.append([(first, 4.0), ("radius", 1.0), ("mean", 4.0), ("radius", 1.0)])
+        if first in ("scale", "projected mean"):
+            ways.append([(first, 1.0), ("radius", 1.0)])
+    return [*ways, [("radius", 1.0)]] if isinstance(start, Ball) else ways
 
 
 def enough_records(start: Ball | Manifold, privacy: Privacy) -> int:
@@ -192,7 +197,7 @@ def _tells(what: What, privacy: Privacy, manifold: Manifold, n: int, *, first: b
         case "medians" | "scale":
             count = manifold.dim if what == "medians" else len(manifold.scale_directions)
             each = selection_epsilon(split(privacy, [1.0 / count] * count)[0])
-            return 2.0 / each * math.log(CELLS) < _RANK * n
+            return 2.0 / each * _TOLD < _RANK * n
         case "cube":
             return n <= _MOST_RECORDS and cubes_for(privacy, manifold.dim, 1.0, n).levels >= _LEVELS[0]
         case "mean":
@@ -201,7 +206,7 @@ def _tells(what: What, privacy: Privacy, manifold: Manifold, n: int, *, first: b
         case "projected mean":
             embedding = embedding_of(manifold)
             return 0.5 * _noise_over_radius(privacy, embedding.dim, n) < 0.25
-    return 2.0 / selection_epsilon(privacy) * (math.log(RADII) + 3.0) < 0.5 * n
+    return _told(privacy, n) < 0.5 * n
 
 
 def cubes_for(privacy: Privacy, dim: int, radius: float, n: int) -> Cubes:
@@ -486,22 +491,38 @@ def wide_ball(manifold: Manifold, center: Array, reach: float) -> Ball:
     return Ball(manifold, center, min(reach, 0.999 * Ball(manifold, center, 1e-3).max_radius))
 
 
+def cells_for(count: int) -> int:
+    """Cells of the grid on which each of so many medians is looked for."""
+    return min(2 ** int(math.log2(_CELLS[0] / count)), _CELLS[1])
+
+
 def _median_center(x: Any, ball: Ball, directions: Array, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:
     """The medians along directions, by exponential mechanisms over the cells of a grid; and how far that is from the centre.
 
     The score of a cell is minus the number of records by which it misses the median: the records below its lower end must not be
-    more than half, nor those below its upper end fewer.
+    more than half, nor those below its upper end fewer. Scores so low that all such cells together are next to never chosen
+    count as one score. Cells may be as fine as one likes: records in many of them make many good ones.
     """
-    edges = np.linspace(-ball.radius, ball.radius, CELLS + 1)
-    edges[-1] = np.inf
+    cells, half = cells_for(len(directions)), n // 2
     chosen = []
-    counts = below(x, ball, directions, edges, n)
+    counts = histograms(x, ball, directions, cells, n)
     for row, part in zip(counts, split(step.privacy, [1.0 / len(directions)] * len(directions)), strict=True):
-        half = row[-1] // 2
-        scores = [-max(0, low - half, half - high) for low, high in pairwise(row)]
-        cell = Selection(part).draw(scores, entropy)
-        chosen.append(-ball.radius + (cell + 0.5) * 2.0 * ball.radius / CELLS)
+        selection = Selection(part)
+        most = min(n, math.ceil(2.0 / selection.epsilon * (math.log(cells) + 20.0)))
+        scores = median_scores(row, half, most)
+        score, position = selection.draw_among_many(cells, np.bincount(scores, minlength=most + 1)[1:].tolist(), entropy)
+        cell = position if score == 0 else int(np.flatnonzero(scores == score)[position])
+        chosen.append((cell + 0.5) * 2.0 * ball.radius / cells - ball.radius)
     return moved_center(ball, np.array(chosen) @ directions)
+
+
+def median_scores(row: Whole, half: int, most: int) -> Whole:
+    """For each cell, ``most`` less the number of records by which it misses the median, and 0 if those are ``most`` or more.
+
+    Replacing one record changes the number below either end of a cell by at most 1, and so the score.
+    """
+    high = np.cumsum(row)
+    return most - np.minimum(most, np.maximum(0, np.maximum(high - row - half, half - high)))
 
 
 def _cube_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:
@@ -528,17 +549,9 @@ def moved_center(ball: Ball, coordinates: Array) -> tuple[Array, float]:
     while True:
         with np.errstate(all="ignore"):
             point = manifold.raw_project(manifold.raw_exp(ball.center, manifold.raw_tangent(ball.center, coordinates)))
-        if manifold.valid(point) and _resolved(manifold, point):
+        if manifold.valid(point) and _mean_possible(manifold, point, 1e-3):
             return point, float(np.linalg.vector_norm(coordinates))
         coordinates = 0.9 * coordinates
-
-
-def _resolved(manifold: Manifold, center: Array) -> bool:
-    try:
-        FrechetMean(Ball(manifold, center, 1e-3)).check(1)
-    except ValueError:
-        return False
-    return True
 
 
 def _radius(x: Any, center: Array, reach: float, search: Search, step: Step, entropy: Entropy | None, *, final: bool) -> float:
@@ -549,31 +562,54 @@ def _radius(x: Any, center: Array, reach: float, search: Search, step: Step, ent
     wide = Ball(manifold, center, radii[0]) if without_cut_locus else wide_ball(manifold, center, math.inf)
     counts = beyond(x, wide, np.array(radii), n)
     root = math.sqrt(manifold.curvature)
-    scores = []
+    scores, preference = [], _preference(step.privacy, n)
     for radius, (outside, next_outside) in zip(radii, pairwise([*counts, n]), strict=True):
         bend = root * radius / math.tan(root * radius) if root > 0.0 else 1.0
         target = radius_target(search.then, step.privacy, manifold, n, final, bend)
         # that the target lies between what this radius leaves outside and what the next smaller one does
         scores.append(-max(0, outside - target, target - next_outside))
-    return radii[Selection(step.privacy).draw(scores, entropy)]
+    weights = [round(256.0 * RATIO ** (preference * i)) for i in range(len(radii))]
+    return radii[Selection(step.privacy).draw(scores, entropy, weights)]
+
+
+def _preference(privacy: Privacy, n: int) -> float:
+    """The power of one over the radius that weighs radii when one is chosen.
+
+    All radii beyond the farthest record have the same score. Weights make the smaller of them likelier. But a radius that is far
+    too small misses half of the records or more, which must outweigh its weight by ``e^8``.
+    """
+    return min(2.0, max(0.0, 0.25 * n * selection_epsilon(privacy) - 8.0) / (RADII * math.log(RATIO)))
+
+
+def _told(privacy: Privacy, n: int) -> float:
+    """How many records must be outside so that radii beyond the farthest record are seldom chosen: one time in twenty."""
+    shrink = RATIO ** -_preference(privacy, n)
+    beyond_all = RADII if shrink == 1.0 else (1.0 - shrink**RADII) / (1.0 - shrink)
+    return 2.0 / selection_epsilon(privacy) * (math.log(beyond_all) + 3.0)
 
 
 def radius_target(then: Privacy, privacy: Privacy, manifold: Manifold, n: int, final: bool, bend: float = 1.0) -> int:
     """How many records a radius is to leave outside: what balances clipping with the later noise, but enough to be told."""
-    floor = 2.0 / selection_epsilon(privacy) * (math.log(RADII) + 3.0)
     ratio = laplace_ratio(then, manifold.dim) or pure_epsilon(then)
     balanced = 2.0 * manifold.dim / ratio * bend if final else 0.0
-    return round(min(max(balanced, floor), 0.5 * n))
+    return round(min(max(balanced, _told(privacy, n)), 0.5 * n))
 
 
 def _possible_radii(manifold: Manifold, center: Array, reach: float) -> list[float]:
     """A geometric grid, the largest first, of radii up to ``reach`` of balls in which a mean can be released."""
     limit = 0.999 * Ball(manifold, center, 1e-3).max_radius
     largest = min(reach, limit)
-    while True:
-        try:
-            FrechetMean(Ball(manifold, center, largest)).check(1)
-            break
-        except ValueError:
-            largest /= RATIO
-    return [largest * RATIO**-i for i in range(RADII)]
+    while not _mean_possible(manifold, center, largest):
+        largest /= RATIO
+    radii = [largest * RATIO**-i for i in range(RADII)]
+    # rounding about a far centre does not shrink with the radius, so those below some radius may be impossible
+    count = bisect_left(range(1, RADII + 1), True, key=lambda i: not _mean_possible(manifold, center, radii[i - 1]))
+    return radii[:count]
+
+
+def _mean_possible(manifold: Manifold, center: Array, radius: float) -> bool:
+    try:
+        FrechetMean(Ball(manifold, center, radius)).check(1)
+    except ValueError:
+        return False
+    return True

@@ -46,9 +46,9 @@ class Selection:
     def cost(self) -> Cost:
         return SelectionCost(selection_epsilon(self.privacy))
 
-    def draw(self, scores: Sequence[int], entropy: Entropy | None = None) -> int:
-        """The index of the chosen item."""
-        return choose([int(score) for score in scores], Fraction(self.epsilon) / 2, entropy)
+    def draw(self, scores: Sequence[int], entropy: Entropy | None = None, weights: Sequence[int] | None = None) -> int:
+        """The index of the chosen item; ``weights`` are public whole numbers."""
+        return choose([int(score) for score in scores], Fraction(self.epsilon) / 2, entropy, weights)
 
     def draw_among_many(self, all_of_them: int, scored: Sequence[int], entropy: Entropy | None = None) -> tuple[int, int]:
         """A score and a position among very many items, most with score 0: see :func:`choose_among_many`."""

@@ -1,4 +1,4 @@
-"""Counts of records: how many are valid, inside a ball, beyond a radius, or below a threshold.
+"""Counts of records: how many are valid, inside a ball, beyond a radius, or in a cell.
 
 Each record is examined by itself, in floats, so replacing one record changes each count by at most 1, whatever its values.
 If persons have several records, a person contributes the mean over their records: for example the share of valid ones,
@@ -19,6 +19,7 @@ from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.records.persons import Indices
 from geodp.records.sums import averages, medians, sum_over
+from geodp.statistics.cells import Whole
 
 
 @final
@@ -163,19 +164,22 @@ def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
     return [n - int(count) for count in counts]
 
 
-def below(x: Any, ball: Ball, directions: Array, thresholds: Array, n: int) -> list[list[int]]:
-    """For each direction (a row) and threshold, how many of ``n`` records have a coordinate along it below that."""
+def histograms(x: Any, ball: Ball, directions: Array, cells: int, n: int) -> Whole:
+    """For each direction (a row), how many of ``n`` records have a coordinate along it in each of the cells.
+
+    The cells cut the interval from minus the radius to the radius into equal parts.
+    """
 
     def counts(rows: Array) -> Array:
         # one coordinate after the other: a matrix product may round a row differently depending on its position
         along = np.zeros((len(rows), len(directions)))
         for i, component in enumerate(directions.T):
             along += rows[:, i, None] * component
-        along = np.sort(along, axis=0)
-        return np.stack([np.searchsorted(column, thresholds) for column in along.T]).astype(np.float64)
+        places = np.floor((0.5 * cells / ball.radius) * (along + ball.radius)).astype(np.int64)
+        np.clip(places, 0, cells - 1, out=places)
+        return np.stack([np.bincount(column, minlength=cells) for column in places.T]).astype(np.float64)
 
-    table = sum_over(x, ball.manifold, NormalCoordinates(ball, n), n, counts)
-    return [[int(count) for count in row] for row in table]
+    return sum_over(x, ball.manifold, NormalCoordinates(ball, n), n, counts).astype(np.int64)
 
 
 @final
