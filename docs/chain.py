@@ -1,6 +1,6 @@
 """Measure a ball that was found and a mean in it against the best ball: ``python docs/chain.py`` writes ``chain.json``.
 
-``python docs/chain.py --page`` only writes the table of ``guides/ball.md`` anew from it.
+``python docs/chain.py --page`` only writes the table of ``guides/ball.md`` again from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TENSORS = "965 diffusion tensors, in µm²/ms"
 
 
 class Case(NamedTuple):
-    """Records normal about a point, so far from the centre of a wide ball; without a radius, on a compact space."""
+    """Records with a normal law about a point off the centre of a wide ball; without a radius, on a compact space."""
 
     space: str
     spread: float

@@ -25,7 +25,7 @@ extensions = [
 exclude_patterns = ["_build", "*.template.md", "images"]
 suppress_warnings: list[str] = []
 
-# every cross-reference of a page or a docstring must lead somewhere; types of other libraries have no page here
+# every cross-reference of a page or a docstring must resolve; types of other libraries have no page here
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(numpy|np|collections|datetime|decimal|pathlib|typing|sqlalchemy|abc|scipy|flint|sklearn|os|fractions|dask)\..*"),
@@ -34,7 +34,7 @@ nitpick_ignore_regex = [
         r"ArrayLike|Array|NDArray|Any|Bound|Progress|Callable|Iterator|Decimal|datetime|Generator|Path|ABC|NamedTuple|ValueError|"
         r"TypeError|optional|np\.\w+|Function|T|Literal|Fraction|int|float|str|bool|dict|list|tuple|None|object|bytes|range|type|"
         r"arb|acb|arb_mat|acb_mat|geodp\.manifolds\.registry\._Kind|geodp\.release\.(Mean)?Options|"
-        r"geodp\.records\.(dataset\.Who|sources\.Columns)|Who|Number|MechanismName|Family",
+        r"geodp\.records\.(dataset\.DatasetOptions|sources\.\w+)|DatasetOptions|Number|MechanismName|Family",
     ),
 ]
 
@@ -44,7 +44,7 @@ myst_url_schemes = ["http", "https", "mailto"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_type_aliases = {"ArrayLike": "ArrayLike"}  # else numpy's whole definition of it is shown
+autodoc_type_aliases = {"ArrayLike": "ArrayLike"}  # otherwise NumPy's whole definition is shown
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 add_module_names = False
@@ -59,7 +59,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_show_sourcelink = False
-html_show_search_summary = False  # excerpts are fetched, which browsers refuse for pages opened as files
+html_show_search_summary = False  # excerpts are fetched, which browsers refuse for pages opened from disk
 html_copy_source = False
 html_permalinks_icon = "#"
 html_theme_options = {

@@ -59,7 +59,7 @@ def overview() -> None:
 
 
 def _view(middle: Array) -> Callable[[Array], Array]:
-    """The sphere as seen from above ``middle``: points to coordinates in its tangent plane, not a number if behind it."""
+    """The sphere as seen from above ``middle``: maps points to coordinates in its tangent plane, NaN if they are behind it."""
     frame = geodp.Sphere(2).tangent(middle, np.eye(2))
     return lambda points: np.where((points @ middle > 0.0)[:, None], points @ frame.T, np.nan)
 
@@ -84,7 +84,7 @@ def _globe(axes: Axes, flat: Callable[[Array], Array]) -> None:
 
 
 def radius() -> None:
-    """Too small a ball biases the mean, too large a one costs noise."""
+    """A ball that is too small biases the mean; one that is too large adds noise."""
     rng = np.random.default_rng(11)
     sphere, north = geodp.Sphere(2), np.array([0.0, 0.0, 1.0])
     widest = geodp.Ball(sphere, north, 1.4)
@@ -417,7 +417,7 @@ def people() -> None:
     axes.loglog(each, np.full(len(each), one), color=GREY, linewidth=2, label="protects a record")
     persons = [geodp.plan(ball, n=records // k, epsilon=1.0).expected_error for k in each]
     axes.loglog(each, persons, "o-", color=BLUE, linewidth=2, label="protects a person")
-    # a tenth of the privacy goes to the count, and about 23 persons are left out to be on the safe side
+    # a tenth of the privacy goes to the count, and about 23 persons are left out as a margin
     numbers = [geodp.plan(ball, n=records // k - 23, epsilon=0.9).expected_error for k in each]
     axes.loglog(each, numbers, "s--", color=ORANGE, linewidth=2, label="protects a person, and how many there are")
     axes.set(
@@ -526,7 +526,7 @@ def low_bits() -> None:
     axes.set(
         xlabel="exponent b",
         ylabel="share of draws with bits below 2^b",
-        title="What the last bits of a coordinate tell about the centre",
+        title="What the last bits of a coordinate reveal about the centre",
     )
     _finish(figure, axes, "low_bits.png")
 
@@ -535,7 +535,7 @@ def low_bits() -> None:
 
 
 def architecture() -> None:
-    """The one path data take, as a diagram."""
+    """A diagram of the path that data take."""
     figure = Figure(figsize=(9.6, 3.3))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     boxes = [

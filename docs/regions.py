@@ -1,6 +1,6 @@
 """Measure confidence regions and comparisons on synthetic populations: ``python docs/regions.py`` writes ``regions.json``.
 
-``python docs/regions.py --page`` only writes the tables of ``theory/regions.md`` anew from it.
+``python docs/regions.py --page`` only writes the tables of ``theory/regions.md`` again from it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ ABOUT = ("center", "mean")
 
 
 class Population:
-    """A normal law in the tangent space at a point off the centre, of equal deviations or nearly on a line, cut off so that no
-    record is outside the ball. It is symmetric about the point, which is therefore its mean."""
+    """A normal law in the tangent space at a point off the centre, with equal deviations or nearly on a line.
+
+    It is cut off so that no record is outside the ball. It is symmetric about the point, which is therefore its mean.
+    """
 
     def __init__(self, ball: Ball, correlated: bool) -> None:
         manifold, self.ball = ball.manifold, ball
@@ -63,7 +65,7 @@ class Population:
 
 
 def measure(space: str, radius: float, correlated: bool, n: int, about: Any, runs: int, seed: int) -> dict[str, Any]:
-    """How often regions cover, how large they are against what is necessary, and how often equal groups compare as different."""
+    """How often regions cover, how much larger they are than necessary, and how often equal groups appear to differ."""
     manifold = parse_manifold(space)
     ball = Ball(manifold, manifold.origin, radius)
     population, rng = Population(ball, correlated), np.random.default_rng(seed)
@@ -100,7 +102,7 @@ def table(found: list[dict[str, Any]]) -> str:
 
 
 def cells() -> Iterator[tuple[str, bool, int, Any, int]]:
-    """What is measured: every space and shape, with every number of records and one of the two covariances."""
+    """All cases: every space and shape, with every number of records and one of the two covariances."""
     for n in COUNTS:
         for seed, space in enumerate(SPACES):
             for correlated in (False, True):

@@ -1,4 +1,4 @@
-"""Tables on pages that programs write: between two comments, the first of which names the program."""
+"""Tables on pages that programs write, between two comments. The first comment names the program."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 from broken import BATTERY, CAP, SECRETS, TENSORS, TWINS, Case
-from cases import MANIFOLDS, ONE_OF_EACH, every_manifold, longer, measured, random_points
+from cases import MANIFOLDS, every_manifold, longer, measured, random_points
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -313,10 +313,10 @@ def test_it_finds_four_fifths_of_epsilon_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["float", "exact"])
 @pytest.mark.parametrize("manifold", [Sphere(2), SPD(2)], ids=str)
-def test_it_finds_four_fifths_of_epsilon_one_with_the_published_budget(manifold: Manifold, path: mechanisms.Path) -> None:
-    result = audit(Ball(manifold, manifold.origin, np.pi / 8), 100, 1.0, path=path, seed=1)
+def test_it_finds_four_fifths_of_epsilon_one_with_the_published_budget(manifold: Manifold) -> None:
+    """With the exact sampler this takes minutes: ``docs/trust.py`` does it, and test_audit_trust.py reads what it found."""
+    result = audit(Ball(manifold, manifold.origin, np.pi / 8), 100, 1.0, seed=1)
     assert 0.8 <= result.epsilon_lower <= 1.0
 
 
@@ -376,7 +376,7 @@ def test_the_classifier_finds_what_no_single_feature_shows() -> None:
 
 
 @pytest.mark.parametrize("path", ["float", "exact"])
-def test_sabotage_of_the_release_itself_is_convicted(path: mechanisms.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sabotage_of_the_release_itself_is_convicted(path: mechanisms.DrawPath, monkeypatch: pytest.MonkeyPatch) -> None:
     def sabotaged(given: Hidden, *rest: Any) -> NoiseMechanism:
         noise = choose(given, *rest)
         return replace(noise, scale=0.3 * noise.scale)
@@ -388,14 +388,14 @@ def test_sabotage_of_the_release_itself_is_convicted(path: mechanisms.Path, monk
 # ------------------------------------------------------------------------------------------ acquittals
 
 
-def acquit(manifold: Manifold, path: mechanisms.Path, draws: int) -> None:
+def acquit(manifold: Manifold, path: mechanisms.DrawPath, draws: int) -> None:
     confidence = 1.0 - FAMILY / (len(MANIFOLDS) * len(EPSILONS))
     for epsilon in EPSILONS:
         result = audit(ball_of(manifold), 100, epsilon, draws=draws, path=path, seed=7, confidence=confidence, processes=1)
         assert result.consistent, str(result)
 
 
-@pytest.mark.parametrize("manifold", ONE_OF_EACH, ids=str)
+@pytest.mark.parametrize("manifold", [Sphere(2), SPD(3), PlanarShapes(4)], ids=str)
 def test_the_law_of_the_release_is_acquitted(manifold: Manifold) -> None:
     acquit(manifold, "float", 2000)
 

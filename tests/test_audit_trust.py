@@ -75,6 +75,7 @@ def test_the_independent_auditors_acquit_every_mechanism_and_convict_each_with_t
         assert any(opinion["convicts"] for opinion in row["opinions"]) == row["faulty"], row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [1.0, 2.0])
 def test_independent_auditors_tell_a_normal_law_that_keeps_its_curve_from_one_that_does_not(shift: float) -> None:
     """Claimed is mu = 1; false-alarm rate 1% an auditor. Outputs are on a grid: floats added to noise betray their sum."""

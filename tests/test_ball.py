@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from cases import every_manifold, random_points
+from cases import every_manifold, longer, random_points
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -341,7 +341,7 @@ def test_covariances_of_any_scale_are_clipped_in_a_ball_about_their_own_scale(ma
 @pytest.mark.parametrize(
     "manifold", [SPD(2), SPD(3), SPD(5), SPDLogEuclidean(2), SPDLogEuclidean(3), Product(SPD(3), SPD(2))], ids=repr
 )
-@pytest.mark.parametrize("huge", [1e300, 1e305, 1e307, 1.7e308])
+@pytest.mark.parametrize("huge", longer([1e300, 1e305, 1e307, 1.7e308], [1.7e308]))
 def test_a_huge_record_changes_nothing_for_the_others(manifold: Manifold, huge: float) -> None:
     # records with repeated eigenvalues and multiples of the centre once lost half their length beside an overflowing one
     rng = np.random.default_rng(3)

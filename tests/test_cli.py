@@ -577,7 +577,7 @@ def test_a_data_set_needs_a_ledger_and_a_ledger_a_data_set(here: Path, url: str)
     [
         ("sqlite:///{here}/new.db", "there is no ledger at"),
         ("sqlite:///{here}/gone/new.db", "there is no ledger at"),
-        ("sqlite:///{here}/x.npy", "is no ledger"),
+        ("sqlite:///{here}/x.npy", "is not a ledger"),
         ("mysql://root@localhost/db", "the URL of a ledger must be"),
         ("{here}/new.db", "there is no ledger at"),
         ("nonsense://x", "the URL of a ledger must be"),
@@ -726,7 +726,7 @@ def test_without_a_command_there_is_help() -> None:
         (["audit", *SPHERE, "-e", 1, "-n", 10**12], "error: --records is 1000000000000, but"),
         (["audit", *SPHERE, "-e", 1, "-n", 7, "--first", "x.npy", "--second", "x.npy"], "leave --records out"),
         (["mean", "x.npy", *SPHERE, "-e", 1, "--ledger", "sqlite:///b.db"], "--ledger goes with --dataset"),
-        (["mean", "wide.csv", *SPHERE, "-e", 1], ": pick those of a record with --columns"),
+        (["mean", "wide.csv", *SPHERE, "-e", 1], ": choose the columns of a record with --columns"),
         (["mean", "bare.csv", *SPHERE, "-e", 1], "say --no-header if it is a record, --header if"),
         (["mean", "bare.csv", *SPHERE, "-e", 1, "--no-header"], "name the layout with --layout, cartesian or"),
         (["budget", "show", "--ledger", "sqlite:///new.db"], "open a data set with geodp budget open first"),
@@ -755,7 +755,7 @@ def test_whether_the_first_line_is_a_record_is_said_and_not_guessed(header: bool
     assert run("check", here / "axes.csv", *SPHERE, *said).exit_code == 0
     (here / "axes.csv").write_text("a,b,c\n" + "0,0,1,\n" * 5)
     checked = run("check", here / "axes.csv", *SPHERE)
-    assert "Not one is a point" in checked.stdout
+    assert "None of the records is a point" in checked.stdout
 
 
 def test_a_release_is_not_lost_when_its_file_cannot_be_written(here: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -822,7 +822,7 @@ def test_a_pipe_or_a_device_is_not_replaced_by_a_file(here: Path, url: str) -> N
         ["plan", *SPHERE, "-n", 10, "-e", 1, "--plot", here / "pipe.png"],
         ["audit", *SPHERE, "-n", 10, "-e", 1, "--plot", here / "pipe.png"],
     ):
-        assert "is no ordinary file: name a file" in fails(*command)
+        assert "is not an ordinary file: name a file" in fails(*command)
     assert (here / "pipe.png").is_fifo()
     assert Ledger(url).spent("d") == 0
 

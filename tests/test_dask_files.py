@@ -152,18 +152,18 @@ def test_bad_input_is_one_sentence(tensors: np.ndarray, tmp_path: Path) -> None:
     refused("missing", "there is no file or directory")
     refused("none", "holds no .parquet, .npy, .csv, .tsv files")
     (tmp_path / "x.csv.gz").write_text("1,2,3\n")
-    refused("x.csv.gz", "cannot be read in blocks by Dask, as .* can: unpack it first")
+    refused("x.csv.gz", "in blocks, only .* directories: unpack it first")
     (tmp_path / "x.csv").write_bytes("xx\n1\n".encode("utf-16"))
     refused("x.csv", "is in UTF-16, which cannot be read in blocks: save it as UTF-8")
     np.save(tmp_path / "mixed" / "a.npy", tensors)
     parquet.write_table(arrow.table(entries(tensors)), tmp_path / "mixed" / "b.parquet")
-    refused("mixed", "directories of their own")
+    refused("mixed", "put each kind into its own directory")
     np.save(tmp_path / "shapes" / "a.npy", tensors)
     np.save(tmp_path / "shapes" / "b.npy", tensors[:, :2])
     refused("shapes", r"b.npy holds an array of shape \(250, 2, 3\), but .*a.npy one of shape \(250, 3, 3\)")
     parquet.write_table(arrow.table({"a": [1.0]}), tmp_path / "columns" / "a.parquet")
     parquet.write_table(arrow.table({"b": [1.0]}), tmp_path / "columns" / "b.parquet")
-    refused("columns", "b.parquet are not those of .*a.parquet")
+    refused("columns", "b.parquet differ from those of .*a.parquet")
     np.save(tmp_path / "empty" / "a.npy", tensors[:0])
     refused("empty", "has no records")
     (tmp_path / "damaged.parquet").write_bytes(b"PAR1 secret")
@@ -178,7 +178,7 @@ def test_a_file_that_shrinks_or_goes_is_refused_without_quoting_it(tensors: np.n
     np.save(tmp_path / "x.npy", tensors)
     x = read_dask(tmp_path / "x.npy", SPD(3))
     np.save(tmp_path / "x.npy", tensors[:100])
-    with pytest.raises(FileError, match="has changed since it was opened: 250 rows of it are now 100"):
+    with pytest.raises(FileError, match="has changed since it was opened: a block of 250 rows now has 100"):
         x.compute()
     (tmp_path / "x.npy").unlink()
     with pytest.raises(FileError, match="cannot be read: FileNotFoundError"):
@@ -241,6 +241,7 @@ def test_the_command_line_reads_lines_and_persons_in_blocks(scheduler: str, tens
     assert (receipt["n"], receipt["unit"]) == (len(set(persons.tolist()) - {""}), "person")
 
 
+@pytest.mark.slow
 def test_the_command_line_starts_a_cluster_of_its_own(tensors: np.ndarray, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", tensors)
     result = run("mean", tmp_path / "x.npy", "-m", "SPD(3)", "-r", 1.5, "-e", 1, "--json", "--dask", "local")

@@ -197,7 +197,7 @@ def test_persons_are_released_in_all_functions_and_the_receipt_says_so() -> None
 @pytest.mark.parametrize(
     ("ids", "sentence"),
     [
-        (np.arange(7), "unit must have one label for each record, and it has fewer"),
+        (np.arange(7), "unit must have one label for each record, but it has fewer"),
         (np.zeros((8, 1)), r"unit has shape \(8, 1\), but one label for each record has shape \(n,\)"),
         (np.ma.masked_array(np.arange(8)), "masked"),
     ],
@@ -233,6 +233,40 @@ def test_no_label_changes_what_the_others_are() -> None:
         assert [len(keep) for keep in members.groups().values()] == [500, 500 if here else 499]
     for last in (2**60 + 999, "x", None, float("nan")):
         assert open_persons(x, [2**60 + i for i in range(999)] + [last], Euclidean(2)).count >= 999
+
+
+class OwnText(str):
+    def strip(self, *_: Any) -> str:
+        raise RuntimeError("8675309")
+
+
+class OwnInt(int):
+    def __int__(self) -> int:
+        raise RuntimeError("8675309")
+
+    __index__ = __abs__ = __pos__ = __int__
+
+
+class OwnFloat(float):
+    def __float__(self) -> float:
+        raise RuntimeError("8675309")
+
+    is_integer = __pos__ = __float__
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [10**5000, -(10**5000), OwnText("7"), OwnInt(7), OwnFloat(7.5), float("inf"), "\ud800", b"\xff", object(), {}],
+    ids=lambda odd: type(odd).__name__,
+)
+def test_no_label_makes_a_release_fail(odd: Any) -> None:
+    """Python refuses to write whole numbers of more than 4,300 digits, and kinds of numbers and texts may have methods."""
+    labels = np.empty(6, dtype=object)
+    labels[:] = [1, 2, 3, 4, 5, odd]
+    x, ball = np.zeros((6, 2)), BALLS[-1]
+    private_mean(x, ball, epsilon=1.0, unit=labels)
+    private_mean(in_chunks(x, [3, 3]), ball, epsilon=1.0, unit=lambda: [labels[:3], labels[3:]])
+    private_mean(x, ball, epsilon=1.0, by=labels, groups=[1, 2], labels="private")
 
 
 # ---------------------------------------------------------------------- private numbers
@@ -313,7 +347,7 @@ def grouped(labels: str = "public", neighbours: str = "replace", **more: Any) ->
 @pytest.mark.parametrize("neighbours", ["replace", "add-remove"])
 def test_groups_cost_what_the_theorem_says(labels: str, neighbours: str) -> None:
     if (labels, neighbours) == ("public", "add-remove"):
-        with pytest.raises(ValueError, match="public labels tell how many records each group has"):
+        with pytest.raises(ValueError, match="public labels show how many records each group has"):
             grouped(labels, neighbours)
         return
     release = grouped(labels, neighbours)
@@ -353,7 +387,7 @@ def test_a_public_group_without_records_says_nothing() -> None:
 
 def test_an_unknown_label_is_an_error_where_labels_are_public_and_nothing_where_they_are_private() -> None:
     x = np.zeros((4, 2))
-    with pytest.raises(ValueError, match="some labels in by are none of the 1 groups") as caught:
+    with pytest.raises(ValueError, match="some labels in by are not among the 1 groups") as caught:
         private_mean(x, BALLS[-1], epsilon=1.0, by=["a", "secret", "a", "a"], groups=["a"])
     assert "secret" not in str(caught.value)
     release = private_mean(x, BALLS[-1], epsilon=1.0, by=["a", "secret", "a", "a"], groups=["a"], labels="private")
@@ -371,13 +405,13 @@ def test_a_person_is_in_one_group_only() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"groups": ["a"]}, "groups and labels are about by"),
-        ({"labels": "private"}, "groups and labels are about by"),
+        ({"groups": ["a"]}, "groups and labels describe by"),
+        ({"labels": "private"}, "groups and labels describe by"),
         ({"by": ["a", "b"], "labels": "private"}, "private labels need groups"),
         ({"by": ["a", "b"], "labels": "secret"}, "labels must be 'public' or 'private' but is 'secret'"),
-        ({"by": ["a", "b"], "groups": ["a", "a", "b"]}, "groups must be a list of different names"),
-        ({"by": ["a", "b"], "groups": "ab"}, "groups must be a list of different names"),
-        ({"by": ["a"]}, "by must have one label for each record, and it has fewer"),
+        ({"by": ["a", "b"], "groups": ["a", "a", "b"]}, "groups must be a list of at least one name"),
+        ({"by": ["a", "b"], "groups": "ab"}, "groups must be a list of at least one name"),
+        ({"by": ["a"]}, "by must have one label for each record, but it has fewer"),
         ({"neighbours": "add"}, "neighbours must be 'replace' or 'add-remove' but is 'add'"),
         ({"coverage": 0.7}, "the part of the privacy for coverage must be from 0 to 0.5 but is 0.7"),
     ],
@@ -390,7 +424,7 @@ def test_bad_input_is_one_sentence(options: dict[str, Any], sentence: str) -> No
 def test_a_data_set_says_itself_who_the_records_are() -> None:
     data = Dataset(np.zeros((2, 2)), unit=[1, 2])
     assert private_mean(data, BALLS[-1], epsilon=1.0).unit == "person"
-    with pytest.raises(ValueError, match="which says itself who the records are: leave out unit"):
+    with pytest.raises(ValueError, match="which has its own settings: leave out unit"):
         private_mean(data, BALLS[-1], epsilon=1.0, unit=[1, 2])
     with pytest.raises(TypeError, match="units"):
         private_mean(np.zeros((2, 2)), BALLS[-1], epsilon=1.0, units=[1, 2])

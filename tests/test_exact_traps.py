@@ -508,6 +508,6 @@ def test_tangent_noise_takes_the_same_work_wherever_the_value_is(manifold: Manif
     mechanism = TangentMechanism(0.1, "gaussian", GaussianCost(1.0), ball)
     lengths = np.array([0.5, 0.5, 1e-4, 0.0, 0.99]) * ball.radius
     along = np.random.default_rng(1).normal(size=manifold.dim)
-    values = mechanism._landed(lengths[:, None] * along / np.linalg.vector_norm(along))
+    values = mechanism._points_at(lengths[:, None] * along / np.linalg.vector_norm(along))
     steps = [work(lambda value=value: mechanism.draw(value, exact.NotPrivate(1)))[0] for value in values]
     assert max(steps[1:]) <= 1.02 * min(steps[1:])  # the first call fills caches

@@ -103,7 +103,7 @@ def test_a_tab_separates_and_nothing_else_does_in_a_tsv_file(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "content",
     [b"\x1f\x8b", b"no gzip", gzip.compress(b"a,b\n1,2\n")[:-6], gzip.compress(b"a,b\n1,2\n")[:12]],
-    ids=["mark", "text", "without its end", "half"],  # not the bytes, which hold the time
+    ids=["a mark", "a text", "without its end", "a beginning"],  # the bytes tell the time, which differs between processes
 )
 def test_a_damaged_archive_is_one_sentence(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.csv.gz").write_bytes(content)
@@ -272,7 +272,7 @@ def test_a_bad_image_or_mask_is_one_sentence(tmp_path: Path) -> None:
     nibabel.save(image("upper"), tmp_path / "x.nii")
     mask = mask_file(tmp_path)
     for bad, options, sentence in (
-        ("mask.nii", {}, "several numbers in a voxel need an image of four or five axes"),
+        ("mask.nii", {}, "an image with several numbers a voxel has four or five axes"),
         ("x.nii", {"layout": "full"}, "the layout full of SPD(3) is read from 9 columns"),
         ("x.nii", {"layout": "upper", "mask": tmp_path / "no.nii"}, "there is no file"),
         ("x.nii", {"layout": "upper", "mask": tmp_path / "x.nii"}, "has the shape (2, 3, 2, 6), but the voxels of"),

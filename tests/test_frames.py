@@ -190,7 +190,7 @@ def test_a_type_that_holds_no_numbers_is_refused_and_no_cell_is_quoted() -> None
         (pandas.DataFrame({"a": []}), {}, "the data frame has no records"),
         (pandas.DataFrame([[1.0, SECRET]], columns=["a", "a"]), {}, "several columns of the same name"),
         (pandas.DataFrame({"a": [SECRET], "b": [1.0]}), {}, "has 2 columns (a, b), but Euclidean(1) is read from 1 column"),
-        (pandas.DataFrame({"a": [SECRET]}), {"header": True}, "header and mask are about files"),
+        (pandas.DataFrame({"a": [SECRET]}), {"header": True}, "header and mask are for files"),
         (np.full((3, 1), SECRET), {"unit": "a"}, "x is of type ndarray, whose columns have no names: give one label"),
     ]
     for frame, who, sentence in bad:
@@ -265,7 +265,7 @@ def test_rotations_of_scipy_are_points() -> None:
     np.testing.assert_allclose(point, rotations.mean().as_matrix(), atol=0.02)  # SciPy has the chordal mean
     np.testing.assert_array_equal(point, frechet_mean(rotations.as_matrix(), ball).point)
     assert private_projected_mean(rotations, Rotations(3), 1.0).n == 50
-    with pytest.raises(TypeError, match=r"^x is rotations of SciPy, which are points of Rotations\(3\) and not of SPD\(2\)$"):
+    with pytest.raises(TypeError, match=r"^x holds SciPy rotations, which are points of Rotations\(3\) and not of SPD\(2\)$"):
         private_mean(rotations, BALL, 1.0)
 
 

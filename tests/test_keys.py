@@ -8,6 +8,7 @@ import hashlib
 import json
 import pickle
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,50 @@ def test_a_simulation_that_is_called_exact_does_not_load(kind: str) -> None:
             Release.from_json(json.dumps(edited))
 
 
+DERIVED = ("error", "spends", "in_units", "verdict", "notion")
+
+
+def leaves(stored: dict[str, Any], below: bool = False, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Where everything is that follows from the rest of a receipt or of its parts."""
+    for name, value in stored.items():
+        inside = below or name in DERIVED
+        if isinstance(value, dict):
+            yield from leaves(value, inside, (*path, name))
+        elif inside:
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("kind", SIMULATED)
+def test_nothing_that_follows_from_the_rest_of_a_receipt_can_be_edited(kind: str) -> None:
+    """Errors, costs in other units, verdicts: whoever reads the JSON text reads what the printed receipt says."""
+    options = {"coverage": 0.1} if kind == "private number" else {}
+    stored = json.loads(SIMULATED[kind](NORTH, BALL, 1.0, **options).to_json())
+    Release.from_json(json.dumps(stored))
+    places = list(leaves(stored))
+    assert {place[-1] for place in places} >= {"expected", "0.95", "verdict", "notion", "advantage"}
+    for *path, name in places:
+        changed = copy.deepcopy(stored)
+        inner = changed
+        for part in path:
+            inner = inner[part]
+        inner[name] = 1.0 + inner[name] if isinstance(inner[name], float) else "none"
+        with pytest.raises(ValueError, match="this is not the JSON text of a release"):
+            Release.from_json(json.dumps(changed))
+
+
+def test_the_parts_of_a_receipt_are_about_its_own_records() -> None:
+    stored = json.loads(private_mean(NORTH, BALL, 1.0, neighbours="add-remove", coverage=0.1).to_json())
+    for part, edit in (("coverage", {"n": 7}), ("coverage", {"radius": 0.4}), ("count", {"n": 500})):
+        with pytest.raises(ValueError, match=f"its {part} must be a {part} of the same data"):
+            Release.from_json(json.dumps(stored | {part: stored[part] | edit}))
+
+
+def test_a_projected_mean_is_the_point_next_to_its_vector() -> None:
+    stored = json.loads(private_projected_mean(NORTH, Sphere(2), 1.0).to_json())
+    with pytest.raises(ValueError, match="its value must be the point next to its vector"):
+        Release.from_json(json.dumps(stored | {"value": [1.0, 0.0, 0.0]}))
+
+
 @pytest.mark.parametrize("field", BALL_EDITS)
 def test_the_receipt_of_a_ball_that_contradicts_itself_does_not_load(field: str) -> None:
     found = private_ball(np.tile(np.eye(2), (4000, 1, 1)), Ball(SPD(2), np.eye(2), 10.0), epsilon=1.0)
@@ -317,7 +362,7 @@ def test_the_command_says_yes_or_no(ledger: Ledger, tmp_path: Path) -> None:
     url, file = f"sqlite:///{tmp_path}/budget.db", tmp_path / "receipt.json"
     release = private_mean(NORTH, BALL, 1.0, ledger=ledger, dataset="study")
     file.write_text(f"{release.to_json()}\n")
-    assert run("receipt", file, "--verify", "--ledger", url)[:2] == (0, "yes: the ledger keeps this very receipt\n")
+    assert run("receipt", file, "--verify", "--ledger", url)[:2] == (0, "yes: the ledger keeps exactly this receipt\n")
     file.write_text(release.to_json().replace('"n": 500', '"n": 501'))
     code, out, _ = run("receipt", file, "--verify", "--ledger", url)
     assert (code, out[:3]) == (1, "no:")
@@ -340,10 +385,10 @@ def test_a_receipt_that_the_ledger_keeps_but_that_contradicts_itself_is_not_veri
 def test_without_an_answer_the_command_ends_with_code_2(ledger: Ledger, tmp_path: Path) -> None:
     url, file = f"sqlite:///{tmp_path}/budget.db", tmp_path / "receipt.json"
     cases: list[tuple[bytes, list[str], str]] = [
-        (b"8675309,1,2\n", [], "no receipt"),
+        (b"8675309,1,2\n", [], "not a receipt"),
         (b"8675309,1,2\n", ["--verify", "--ledger", url], "must be JSON text"),
-        (b"[8675309]", [], "no receipt"),
-        (b"\xff8675309", [], "no receipt"),
+        (b"[8675309]", [], "not a receipt"),
+        (b"\xff8675309", [], "not a receipt"),
         (b'{"geodp": "8675309"}', [], "not the JSON text of a release"),
         (b'{"geodp": "8675309", "summary": "ball"}', [], "not the JSON text of a ball"),
         (b'{"dataset": "study", "charge": 1}', ["--verify", "--ledger", f"{url}x"], "there is no ledger"),

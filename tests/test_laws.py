@@ -240,7 +240,7 @@ COMPACT = [manifold for manifold in MANIFOLDS if math.isfinite(manifold.diameter
 ]
 
 
-@pytest.mark.parametrize("manifold", COMPACT, ids=str)
+@pytest.mark.parametrize("manifold", longer(COMPACT, [each for each in COMPACT if each.rank < 4]), ids=str)
 def test_a_very_wide_law_has_the_volume_for_its_normalizer(manifold: Manifold) -> None:
     law = Gaussian(manifold, 1e8)
     tolerance = 1e-6 if manifold.rank == 4 and not isinstance(manifold, Product) else 1e-9
@@ -376,7 +376,7 @@ def test_sigma_must_be_positive_and_finite(law_type: type[Law], sigma: float) ->
 
 
 def test_a_law_needs_a_manifold() -> None:
-    with pytest.raises(TypeError, match="lives on a manifold"):
+    with pytest.raises(TypeError, match="needs a manifold"):
         Laplace(3, 1.0)
 
 

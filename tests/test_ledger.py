@@ -452,7 +452,7 @@ def test_a_file_of_another_kind_is_refused_and_left_alone(tmp_path: Path) -> Non
     path.write_text("x,y,z\n" * 200)
     ledger = Ledger(f"sqlite:///{path}")
     for use in (ledger.datasets, lambda: ledger.open("scans", 1)):
-        with pytest.raises(LedgerError, match="is no ledger but some other kind of file") as caught:
+        with pytest.raises(LedgerError, match="is not a ledger but some other kind of file") as caught:
             use()
         in_one_sentence(caught.value)
     assert path.read_text() == "x,y,z\n" * 200

@@ -211,7 +211,7 @@ def test_a_failure_inside_loses_its_text_which_may_quote_data(
     """A ``ValueError`` of the mean is about public things, such as the number of records; one of the draw cannot be."""
     monkeypatch.setattr(f"geodp.{place}", raising(kind("record 8675309 broke it")))
     raised = listening(lambda: private_mean(secret_points(Sphere(2)), NORTH, 1.0, mechanism="tangent"))
-    assert str(raised) == f"the release failed with {kind.__name__}, whose text may hold data and is not shown"
+    assert str(raised) == f"the release failed with {kind.__name__}; its text is hidden because it may hold data"
     assert not getattr(raised, "__notes__", [])
 
 
@@ -297,10 +297,10 @@ def test_the_text_of_an_exception_of_somebodys_reader_is_lost_and_its_kind_is_to
     x = QUOTING[source](kind("record 8675309 is odd"))
     raised = listening(lambda: private_mean(x, NORTH, 1.0, ledger=ledger, dataset="d"))
     assert isinstance(raised, ValueError)
-    assert str(raised).startswith(f"reading the records failed with {kind.__name__}, whose text may hold data and is not shown")
+    assert str(raised).startswith(f"reading the records failed with {kind.__name__}; its text is hidden because it may hold data")
     assert ledger.spent("d") == 0
     if source != SECOND_PASS:  # the curator's own mean is not private, and there the text helps
-        shown = "whose text may hold data" if source in HIDDEN else "8675309"
+        shown = "because it may hold data" if source in HIDDEN else "8675309"
         with pytest.raises(ValueError if source in HIDDEN else kind, match=shown):
             frechet_mean(QUOTING[source](kind("record 8675309 is odd")), NORTH)
 

@@ -23,6 +23,9 @@ from geodp.inputs import EPSILON
 from geodp.manifolds.functions import vector_from_symmetric
 from geodp.records.chunks import read_block
 
+#: One worker compiles what the others then find on disk.
+pytestmark = pytest.mark.xdist_group("compiled")
+
 FAST = [
     (SPD(2), passes.SPD2),
     (SPD(3), passes.SPD3),
@@ -400,6 +403,7 @@ def test_differences_of_logarithms_across_a_ball_err_less_than_its_bound_says(k:
             assert np.linalg.norm(result.log + result.log_low - vector_from_symmetric(log)) <= 0.3 * bound
 
 
+@pytest.mark.slow
 def test_the_quadrature_of_the_logarithm_has_the_nodes_it_needs_and_not_many_more() -> None:
     rule = spd_kernel.quadrature()
     with mpmath.workdps(60):
@@ -447,6 +451,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(resource, "RUSAGE_SELF"), reason="the system does not tell the peak memory")
 def test_a_million_matrices_from_a_memory_map_take_little_memory(tmp_path: object) -> None:
     path = f"{tmp_path}/x.npy"

@@ -351,7 +351,7 @@ def test_past_the_existence_of_the_law_the_sentence_names_what_works() -> None:
         ValueError, match=r"noise of scale 2 is too wide to draw on SPD\(3\).*the scale must be below 0\."
     ) as caught:
         plan(Ball(SPD(3), np.eye(3), 1.0), 1, 1.0, mechanism="intrinsic")
-    assert "an epsilon above" in str(caught.value)
+    assert "An epsilon above" in str(caught.value)
     assert "mechanism='tangent', which has no such limit" in str(caught.value)
 
 

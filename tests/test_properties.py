@@ -308,7 +308,7 @@ def test_a_masked_array_is_refused_because_what_is_masked_must_not_be_read(manif
         lambda: manifold.dist(manifold.origin, x),
     ]
     for way in ways:
-        with pytest.raises(TypeError, match="is a masked array, and what lies under its mask must not be read: fill it first"):
+        with pytest.raises(TypeError, match="is a masked array, and masked entries must not be read: fill it first"):
             way()
     private_mean(x.filled(np.nan), ball, 40.0 * manifold.dim)
 
@@ -382,8 +382,26 @@ def test_a_public_number_that_is_none_is_one_sentence(number: Any) -> None:
     ):
         with pytest.raises(
             (ValueError, TypeError),
-            match=r"must be a number|past what floats hold|two of|between 0 and 1|give the privacy to spend",
+            match=r"must be a number|too large for a float|two of|between 0 and 1|give the privacy to spend",
         ):
+            way()
+
+
+@pytest.mark.parametrize("n", [10**400, 10**5000, -(10**5000)], ids=["400 digits", "5000 digits", "negative"])
+def test_a_number_of_records_past_64_bits_is_one_sentence(n: int) -> None:
+    """Found by the long fuzzing: a plan of a chain and of a search multiplied it with a float."""
+    from geodp import audit, plan, plan_chain, sensitivity
+    from geodp.finding import plan_search
+
+    ball = ball_of(Sphere(2))
+    for way in (
+        lambda: sensitivity(ball, n),
+        lambda: plan(ball, n, 1.0),
+        lambda: plan_search(Sphere(2), n, PureDP(1.0)),
+        lambda: plan_chain(Sphere(2), n, 1.0, spread=0.1),
+        lambda: audit(ball, n, 1.0, draws=100),
+    ):
+        with pytest.raises(ValueError, match=r"the number of records n must be at (most 2\^63|least 1)$"):
             way()
 
 
@@ -397,7 +415,7 @@ def test_geometry_past_the_floats_is_one_sentence_and_no_infinity() -> None:
         lambda: Hyperbolic(2).exp([np.sqrt(2.0), 1.0, 0.0], [1e308 / np.sqrt(2.0), 1e308, 0.0]),
     ]
     for way in ways:
-        with pytest.raises(ValueError, match=r"past what floats hold|is not defined in float64"):
+        with pytest.raises(ValueError, match=r"too large for a float|is not defined in float64"):
             way()
     assert Euclidean(2).log_volume_density(np.zeros(2), far) == 0.0
 
@@ -406,12 +424,12 @@ def test_laws_too_wide_for_floats_are_refused_at_once() -> None:
     from geodp import Gaussian, Laplace
 
     for compute in (lambda law: law.mean_radius(), lambda law: law.sample(np.eye(2), 3, np.random.default_rng(1))):
-        with pytest.raises(ValueError, match="lives at distances near"):
+        with pytest.raises(ValueError, match="is concentrated near distance"):
             compute(Gaussian(SPD(2), 1e4))
-    with pytest.raises(ValueError, match="a draw is past the floats"):
+    with pytest.raises(ValueError, match="a draw overflows"):
         Laplace(Hyperbolic(1), 1e4).sample([1.0, 0.0], 100, np.random.default_rng(1))
     # a draw whose smallest eigenvalue is lost to rounding is no point either
-    with pytest.raises(ValueError, match="a draw is past the floats"):
+    with pytest.raises(ValueError, match="a draw overflows"):
         Gaussian(SPD(2), 6.0).sample(np.eye(2), 100, np.random.default_rng(1))
     for law in (Laplace, Gaussian):
         with pytest.raises(ValueError, match="between 1e-140 and 1e"):

@@ -107,7 +107,7 @@ def test_releases_of_every_sort_and_budgets_have_a_risk(tmp_path: Path) -> None:
     budget = ledger.budget("cohort")
     assert risk(budget).advantage == budget.advantage == pytest.approx(compose([mean.cost] * 2).advantage)
     assert risk(budget).loss() == pytest.approx(1.0)
-    with pytest.raises(TypeError, match="of a release, of a budget or of a cost"):
+    with pytest.raises(TypeError, match="takes a release, a budget or a cost"):
         risk(x)  # type: ignore[arg-type]
 
 
@@ -123,11 +123,11 @@ def test_the_words_say_who_is_protected_and_round_up() -> None:
     }
     assert "which of two possible records" in words["replace one record"][0]
     assert "which of two possible sets of records" in words["replace one person"][0]
-    assert "whether somebody's data are among the data" in words["add or remove one person"][0]
-    assert "whether somebody's record is among the data" in words["add, remove or replace one record"][0]
+    assert "whether a person's records are among the data" in words["add or remove one person"][0]
+    assert "whether a person's record is among the data" in words["add, remove or replace one record"][0]
     # e/(9 + e) is 23.197%
-    assert words["replace one record"][1] == "somebody who is 10% sure of it may become at most 23.2% sure"
-    assert Risk((GaussianCost(3.0),)).sentences()[1].endswith("% sure, except with chance 1e-05")
+    assert words["replace one record"][1] == "someone who is 10% sure of it may become at most 23.2% sure"
+    assert Risk((GaussianCost(3.0),)).sentences()[1].endswith("% sure, except with probability 1e-05")
     assert "99.9955% sure" in Risk((PureCost(10.0),)).sentences()[1]
 
 
@@ -153,8 +153,8 @@ def test_the_command_says_it_in_plain_words_and_draws_it(tmp_path: Path, monkeyp
     assert run.exit_code == 0, run.output
     # 1/(1 + exp(-1/2)) is 62.25%, and 1/(1 + exp(-1)) is 73.11%
     so_far, ever = run.stdout.split("at most, ever:")
-    assert "somebody who is 50% sure of it may become at most 62.3% sure" in so_far
-    assert "somebody who is 50% sure of it may become at most 73.2% sure" in ever
+    assert "someone who is 50% sure of it may become at most 62.3% sure" in so_far
+    assert "someone who is 50% sure of it may become at most 73.2% sure" in ever
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     options = ["--prior", "0.1", "--false-positives", "0.05", "--chance", "1e-3", "--json"]
     found = json.loads(CliRunner().invoke(app, ["budget", "risk", "cohort", "--ledger", "budget.db", *options]).stdout)

@@ -28,7 +28,7 @@ from geodp.inputs import Array
 from geodp.records import chunks
 from geodp.statistics.mean import FrechetMean, least_passes
 
-CHANGED = "^the records changed between two passes over them: give records that are the same every time$"
+CHANGED = "^the records changed between two passes: give records that are the same every time they are read$"
 
 
 def ball_of(manifold: Manifold, radius: float = 0.7) -> Ball:
@@ -85,8 +85,11 @@ def test_no_record_sends_its_chunk_down_another_path(manifold: Manifold, count: 
         assert np.linalg.norm(moved.log) / count <= 1e-10
 
 
-def slowdown(first: Callable[[], object], second: Callable[[], object], rounds: int) -> float:
-    """The median ratio of processor times of one thread, taken in turn: other programs slow down both alike."""
+def cost_alike(first: Callable[[], object], second: Callable[[], object], rounds: int = 11, tries: int = 10) -> bool:
+    """Whether the median ratio of processor times, taken in turn on one thread, is below 1.3.
+
+    Other programs disturb both alike, and seldom long: one quiet try of several is enough. Twice the work is never quiet.
+    """
 
     def taken(action: Callable[[], object]) -> float:
         begin = time.thread_time()
@@ -94,17 +97,17 @@ def slowdown(first: Callable[[], object], second: Callable[[], object], rounds: 
         return time.thread_time() - begin
 
     first(), second()
-    return float(np.median([taken(second) / taken(first) for _ in range(rounds)]))
+    return any(np.median([taken(second) / taken(first) for _ in range(rounds)]) < 1.3 for _ in range(tries))
 
 
 @pytest.mark.parametrize(("manifold", "count"), COMPILED, ids=str)
 def test_a_chunk_with_one_odd_record_costs_what_others_cost(manifold: Manifold, count: int) -> None:
-    """One such record made the mean 2 to 6 times slower. The limit leaves room for a busy machine: 1.00 to 1.02 were measured."""
+    """One such record made the mean 2 to 6 times slower; 1.00 to 1.02 times were measured since."""
     ball = ball_of(manifold)
     x = inside(ball, count)
     evaluator = passes.best_evaluator(manifold, count)
     for y in with_odd_ones(ball, x, count).values():
-        assert slowdown(lambda: evaluator.clip(ball, x.copy(), None), lambda y=y: evaluator.clip(ball, y.copy(), None), 31) < 1.3
+        assert cost_alike(lambda: evaluator.clip(ball, x.copy(), None), lambda y=y: evaluator.clip(ball, y.copy(), None))
 
 
 SMALL = [SPD(2), SPD(5), Sphere(3), Hyperbolic(3), Rotations(3), Grassmann(2, 5), PlanarShapes(4)]
@@ -117,7 +120,13 @@ def test_one_odd_record_of_few_costs_what_others_cost(manifold: Manifold) -> Non
     x = inside(ball, 2000)
     y = x.copy()
     y[1000] = np.nan
-    assert slowdown(lambda: ball.clip(x), lambda: ball.clip(y), 31) < 1.3
+    assert cost_alike(lambda: ball.clip(x), lambda: ball.clip(y))
+
+
+def test_twice_the_work_is_noticed() -> None:
+    ball = ball_of(Sphere(3), 0.4)
+    x = inside(ball, 2000)
+    assert not cost_alike(lambda: ball.clip(x), lambda: (ball.clip(x), ball.clip(x)))
 
 
 @pytest.mark.parametrize("manifold", [SPD(2), SPD(3), Sphere(2), Sphere(6), Euclidean(2), Rotations(3)], ids=repr)

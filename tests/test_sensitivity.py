@@ -218,7 +218,11 @@ SEARCHED = [
 ]
 
 
-@pytest.mark.parametrize(("manifold", "share"), SEARCHED, ids=repr)
+@pytest.mark.parametrize(
+    ("manifold", "share"),
+    [pytest.param(*case, marks=() if case in SEARCHED[:3] else pytest.mark.slow) for case in SEARCHED],
+    ids=repr,
+)
 @pytest.mark.parametrize("n", [2, pytest.param(100, marks=pytest.mark.slow)])
 def test_no_search_moves_the_mean_further_than_the_sharp_bound(manifold: Manifold, share: float | None, n: int) -> None:
     radius = 2.0 if share is None else share * ball_of(manifold, 0.01).max_radius

@@ -50,7 +50,7 @@ from geodp.statistics.spread import WEIGHT, Covariance, FrechetVariance, SecondM
 STATISTICS = [Variance, FrechetVariance, SecondMoment, Covariance]
 every_statistic = pytest.mark.parametrize("kind", STATISTICS, ids=lambda kind: kind.__name__)
 SPACES: list[Manifold] = [Euclidean(1), Euclidean(3), Sphere(1), Sphere(2), Hyperbolic(2), SPD(2), SPD(3), Rotations(3)]
-every_space = pytest.mark.parametrize("manifold", longer(SPACES, SPACES[:3]), ids=str)
+every_space = pytest.mark.parametrize("manifold", longer(SPACES, SPACES[1:2]), ids=str)
 NOTIONS: list[Privacy] = [PureDP(1.0), ApproximateDP(1.0, 1e-6), ZeroConcentratedDP(0.05), GaussianDP(0.3)]
 
 
@@ -156,6 +156,7 @@ def test_they_are_what_their_definitions_say(manifold: Manifold) -> None:
     assert frechet <= float(np.mean(manifold.dist(point, clipped) ** 2)) + 1e-9
 
 
+@pytest.mark.xdist_group("compiled")
 @pytest.mark.parametrize("count", [11_111 + 7, 60_000])
 def test_compiled_coordinates_are_those_of_the_manifold(count: int) -> None:
     """Points inside and outside, far ones, nearly singular ones and what is no point; in no case longer than the radius."""
@@ -174,6 +175,7 @@ def test_compiled_coordinates_are_those_of_the_manifold(count: int) -> None:
     assert not fast[(kinds == 3) | (kinds == 4)].any()
 
 
+@pytest.mark.xdist_group("compiled")
 @every_statistic
 def test_chunks_and_dask_arrays_give_what_an_array_gives(kind: Any) -> None:
     da = pytest.importorskip("dask.array")
@@ -211,12 +213,13 @@ def test_rounding_stays_far_below_the_tolerance(kind: Any) -> None:
 
 
 @every_statistic
+@pytest.mark.parametrize("runs", longer([100, 400], [100]))
 @pytest.mark.parametrize("privacy", longer(NOTIONS, NOTIONS[:1]), ids=str)
 def test_the_truth_is_within_the_error_as_often_as_said_and_errors_on_average_as_much_as_said(
-    kind: Any, privacy: Privacy
+    kind: Any, privacy: Privacy, runs: int
 ) -> None:
     ball = Ball(Sphere(2), Sphere(2).origin, 1.0)
-    x, n, runs = spread_out(ball, 400, [0.4, 0.1], [0.2, 0.1]), 400, 150 if kind is FrechetVariance else 500
+    x, n = spread_out(ball, 400, [0.4, 0.1], [0.2, 0.1]), 400
     release = private_variance if kind in (Variance, FrechetVariance) else private_covariance
     about = "center" if kind in (Variance, SecondMoment) else "mean"
     vector, rng = kind(ball).compute(x, n), np.random.default_rng(6)
@@ -232,11 +235,12 @@ def test_the_truth_is_within_the_error_as_often_as_said_and_errors_on_average_as
         assert errors.mean() == pytest.approx(made[0].expected_error(), abs=5.0 * errors.std() / math.sqrt(runs))
 
 
+@pytest.mark.parametrize("runs", longer([100, 400], [100]))
 @pytest.mark.parametrize("about", ["center", "mean"])
-def test_one_sided_bounds_hold_as_often_as_said(about: Any) -> None:
+def test_one_sided_bounds_hold_as_often_as_said(about: Any, runs: int) -> None:
     ball, rng = Ball(SPD(2), np.eye(2), 1.5), np.random.default_rng(7)
     x = spread_out(ball, 300, [0.5, 0.2, 0.1], [0.2, 0.3, 0.0])
-    runs, q = 400, 0.9
+    q = 0.9
     variance = (Variance if about == "center" else FrechetVariance)(ball).compute(x, 300)[0]
     kind = (SecondMoment if about == "center" else Covariance)(ball)
     trace = float(np.trace(kind.covariance(kind.compute(x, 300))))
@@ -300,7 +304,7 @@ def test_bad_input_gets_one_sentence(release: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="exactly one of epsilon"):
         release(x, ball, 1.0, rho=1.0)
     made = private_covariance(x, ball, 1.0)
-    with pytest.raises(ValueError, match=r"^there are 2 components on Sphere\(2\), but 3 were asked for$"):
+    with pytest.raises(ValueError, match=r"^there are only 2 components on Sphere\(2\), but k is 3$"):
         made.components(3)
     for bound in (made.upper_traces, private_variance(x, ball, 1.0).upper):
         for q in (0.4, 1.0, 2.0, math.nan):
@@ -315,9 +319,10 @@ def test_bad_input_gets_one_sentence(release: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("about", longer(["center", "mean"], ["center"]))
 @pytest.mark.parametrize("privacy", longer([PureDP(1.0), GaussianDP(0.3)], [PureDP(1.0)]), ids=str)
-def test_noise_alone_exceeds_its_level_as_rarely_as_said(about: Any, privacy: Privacy) -> None:
+@pytest.mark.parametrize("runs", longer([500, 1500], [500]))
+def test_noise_alone_exceeds_its_level_as_rarely_as_said(about: Any, privacy: Privacy, runs: int) -> None:
     """All records are the centre, so that every eigenvalue is noise: about the centre one in twenty exceeds the level."""
-    ball, rng, runs = Ball(SPD(2), np.eye(2), 1.0), np.random.default_rng(8), 1500
+    ball, rng = Ball(SPD(2), np.eye(2), 1.0), np.random.default_rng(8)
     x = np.tile(np.eye(2), (50, 1, 1))
     made = [private_covariance(x, ball, **privacy.parameters(), about=about, simulate=rng) for _ in range(runs)]
     raw = np.array([each.statistic.covariance(each.vector) for each in made])
@@ -599,7 +604,9 @@ def test_two_stored_means_are_compared(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- pictures
 
 
-@pytest.mark.parametrize("manifold", [SPD(2), SPD(3), Sphere(2), PlanarShapes(4), Rotations(3)], ids=str)
+@pytest.mark.parametrize(
+    "manifold", longer([SPD(2), SPD(3), Sphere(2), PlanarShapes(4), Rotations(3)], [SPD(2), Sphere(2)]), ids=str
+)
 def test_every_kind_of_principal_geodesic_can_be_drawn(manifold: Manifold, tmp_path: Path) -> None:
     ball = ball_of(manifold, 0.8)
     x, rng = spread_out(ball, 300, 0.1), np.random.default_rng(0)

@@ -20,7 +20,7 @@ from geodp.cli import app
 from geodp.study.experiment import QUICK, Settings
 from geodp.study.report import write_report
 from geodp.study.runner import NAMES, Result, load, run
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
 #: One process of a parallel run has all of these tests, so that what they share is made once.
 pytestmark = pytest.mark.xdist_group("study")
@@ -66,23 +66,23 @@ def cheap(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 def test_tables_come_back_from_csv_to_the_last_bit() -> None:
     rows = [("a, b", 1, 0.1 + 0.2), ("S^2", -3, 1e-300), ("x", 2**60, float("inf"))]
-    table = Table.of(("name", "count", "value"), rows)
-    again = Table.from_csv(table.to_csv())
+    table = ResultTable.of(("name", "count", "value"), rows)
+    again = ResultTable.from_csv(table.to_csv())
     assert again == table
     assert [type(cell) for cell in again.rows[1]] == [str, int, float]
-    assert Table.from_csv(Table.of(("x",), [(float("nan"),)]).to_csv()).to_csv() == "x\nnan\n"
+    assert ResultTable.from_csv(ResultTable.of(("x",), [(float("nan"),)]).to_csv()).to_csv() == "x\nnan\n"
 
 
 def test_tables_of_numpy_scalars_are_tables_of_numbers() -> None:
-    table = Table.of(("n", "x", "word"), [(np.int64(3), np.float64(0.5), np.str_("w"))])
+    table = ResultTable.of(("n", "x", "word"), [(np.int64(3), np.float64(0.5), np.str_("w"))])
     assert [type(cell) for cell in table.rows[0]] == [int, float, str]
 
 
 def test_tables_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="2 cells"):
-        Table.of(("n",), [(1, 2)])
+        ResultTable.of(("n",), [(1, 2)])
     with pytest.raises(ValueError, match="do not fit"):
-        _ = Table.of(("n",), [(1,)]) + Table.of(("m",), [(1,)])
+        _ = ResultTable.of(("n",), [(1,)]) + ResultTable.of(("m",), [(1,)])
 
 
 # ---------------------------------------------------------------------- every experiment
@@ -96,7 +96,7 @@ def test_every_experiment_gives_tables_figures_and_claims(everything: tuple[Path
     assert result.tables
     for table_name, table in result.tables.items():
         assert len(table) > 0
-        assert Table.from_csv((out / f"{name}-{table_name}.csv").read_text()).to_csv() == table.to_csv()
+        assert ResultTable.from_csv((out / f"{name}-{table_name}.csv").read_text()).to_csv() == table.to_csv()
     assert result.experiment.claims(result.tables)
     images = list(out.glob(f"{name}-*.png"))
     assert images
@@ -164,7 +164,7 @@ def test_a_wrong_number_turns_a_claim_down(
     found = result.tables[table]
     place = found.columns.index(column)
     rows = [(*row[:place], 1 if factor is None else float(row[place]) * factor, *row[place + 1 :]) for row in found.rows]
-    claims = result.experiment.claims({**result.tables, table: Table.of(found.columns, rows)})
+    claims = result.experiment.claims({**result.tables, table: ResultTable.of(found.columns, rows)})
     assert not claims[claim].holds
 
 
@@ -182,6 +182,7 @@ def test_another_seed_gives_other_numbers(tmp_path: Path, cheap: dict[str, bytes
     assert csv_files(tmp_path)["neighbours-summary.csv"] != cheap["neighbours-summary.csv"]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_continues_to_the_same_tables(tmp_path: Path, cheap: dict[str, bytes]) -> None:
     """Killed without warning (its workers leave with it), then run again with another number of processes."""
     script, out = tmp_path / "killed.py", tmp_path / "out"

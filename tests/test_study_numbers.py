@@ -180,7 +180,7 @@ def test_shares_and_errors_on_matrices_are_those_the_study_must_show() -> None:
     """400 means with 250 draws each: shares have a standard error below 0.5%, errors one of 0.6%."""
     for n, share in ((20, 0.33), (30, 0.15), (40, 0.07)):
         task = {"space": "SPD(2)", "n": n, "replicates": 400, "draws": 100_000, "releases": 2}
-        tables = utility.finish(utility.work(task, np.random.default_rng(n)))
+        tables = utility.derived(utility.work(task, np.random.default_rng(n)))
         found = tables["not_definite"].where(calibration=utility.SINGLE)
         assert found.column("ambient")[0] == pytest.approx(share, abs=0.02)
         assert found.column("intrinsic")[0] == 0.0
@@ -192,5 +192,5 @@ def test_shares_and_errors_on_matrices_are_those_the_study_must_show() -> None:
 def test_the_error_on_matrices_is_at_most_two_fifths_of_the_ambient_one_at_every_n() -> None:
     for index, task in enumerate(utility.tasks(QUICK)):
         if task["space"] == "SPD(2)":
-            tables = utility.finish(utility.work({**task, "releases": 1}, np.random.default_rng(index)))
+            tables = utility.derived(utility.work({**task, "releases": 1}, np.random.default_rng(index)))
             assert tables["reductions"].where(calibration=utility.SINGLE).column("ratio")[0] <= 0.40

@@ -230,7 +230,7 @@
     const svg = $("cloud"), view = VIEW[space.name];
     svg.replaceChildren();
     svg.style.display = view !== undefined ? "" : "none";
-    $("cloud-words").textContent = view ? "" : "Releases are drawn for Sphere(2), Hyperbolic(2) and SPD(2) only: they fit on a flat picture.";
+    $("cloud-words").textContent = view ? "" : "Releases are drawn only for Sphere(2), Hyperbolic(2) and SPD(2), which fit in a flat picture.";
     if (view === undefined) return;
     const draws = cloud(space, result, 3 * result.quantiles[3], 400);
     const within = result.quantiles[2];
@@ -246,7 +246,7 @@
     if (Number.isFinite(shown)) draw(svg, "circle", { cx: 0, cy: 0, r: shown / zoom, class: "within" });
     draw(svg, "circle", { cx: 0, cy: 0, r: 0.025, class: "mean" });
     const closer = zoom < 1 ? `, ${(1 / zoom).toFixed(0)} times closer` : "";
-    $("cloud-words").textContent = `400 releases (orange) of one mean (blue): ${view.words}${closer}. Dashed: 95% of the releases are within; grey: the public ball, were it about the mean.`;
+    $("cloud-words").textContent = `400 releases (orange) of one mean (blue): ${view.words}${closer}. Dashed: 95% of the releases are inside; grey: a ball of the public radius around the mean.`;
     svg.setAttribute("aria-label", $("cloud-words").textContent);
   }
 

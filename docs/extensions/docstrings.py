@@ -1,7 +1,7 @@
 """Sections of docstrings (a title underlined with dashes) as reStructuredText, and short types in signatures.
 
-Napoleon would take ``name: text`` in the docstring of a property for a type, and an example after the parameters for
-another parameter. Here a section of parameters ends where the examples begin, and nothing else is touched.
+Napoleon would read ``name: text`` in the docstring of a property as a type, and an example after the parameters as
+another parameter. Here a section of parameters ends where the examples begin, and nothing else is changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: 
 def _short_types(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
-    """Types of arrays by the short names of the source, which Sphinx spells out."""
+    """Restores the short names of array types, which Sphinx spells out."""
 
     def short(text: str | None) -> str | None:
         if text is None:
@@ -60,7 +60,7 @@ def _short_types(
 
 
 def _public_place(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement) -> nodes.reference | None:
-    """A name that a docstring uses as its module knows it, while its page has it as users do: ``geodp.Ball`` for ``Ball``."""
+    """Resolves a name that a docstring uses as in its module to the name on its page: ``Ball`` to ``geodp.Ball``."""
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py" or ("." in target and not target.startswith("geodp.")):
         return None

@@ -1,8 +1,9 @@
 """The numbers behind the explorer page, computed by the library when the site is built.
 
 Everything the page shows follows from three things: the volume density of a manifold averaged over directions, as a function of
-the radius; the numerical tolerance, as a function of the radius of the ball; and what each amount of privacy affords, for each
-mechanism. The two functions are tabulated as piecewise Chebyshev interpolants, and JavaScript evaluates and integrates them.
+the radius; the numerical tolerance, as a function of the radius of the ball; and the noise that each mechanism needs for each
+amount of privacy. The two functions are tabulated as piecewise Chebyshev interpolants, and JavaScript evaluates and integrates
+them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from geodp.planning import QUANTILES
 from geodp.privacy.notions import privacy_of
 from geodp.statistics.mean import FrechetMean
 
-#: What the page offers, with a word on the records.
+#: The manifolds that the page offers, with examples of records.
 MANIFOLDS: dict[Manifold, str] = {
     Sphere(2): "directions",
     Sphere(1): "angles, clock times",
@@ -86,7 +87,7 @@ def fit(function: Callable[[float], Values], low: float, high: float, tolerance:
 
 
 def table(manifold: Manifold, name: str) -> dict[str, Any]:
-    """All that the page needs to know about a manifold."""
+    """The data that the page needs for a manifold."""
     bounded = math.isfinite(manifold.injectivity_radius)
     limit = 0.9 * exact.largest_scale(manifold)
     largest_ball = Ball(manifold, manifold.origin, 1e-3).max_radius
@@ -189,7 +190,7 @@ def _write(app: Sphinx, error: Exception | None) -> None:
 
 
 def _up_to_date(made: Path) -> bool:
-    """Whether the file is younger than this one and all of the library: making it takes half a minute."""
+    """Whether the file is newer than this program and the library. Making it takes half a minute."""
     sources = [Path(__file__), *Path(geodp.__file__).parent.rglob("*.py")]
     return made.exists() and made.stat().st_mtime > max(source.stat().st_mtime for source in sources)
 

@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw themselves: no script, no font, no request to another host."""
+"""Formulas as MathML, which browsers draw without scripts, fonts or requests to another host."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_term(element: ElementTree.Element) -> bool:
 
 
 def _space_named_functions(root: ElementTree.Element) -> None:
-    """Put TeX's thin space between the name of a function and a term beside it: browsers would write cos s cos t as cosscost."""
+    """Puts TeX's thin space between the name of a function and its neighbour: browsers would write cos s cos t as cosscost."""
     for row in list(root.iter()):
         if row.tag not in {_NAMESPACE + "mrow", _NAMESPACE + "math"}:
             continue
@@ -44,7 +44,7 @@ def _mathml(latex: str, display: str) -> str:
     _space_named_functions(root)
     ElementTree.register_namespace("", _NAMESPACE[1:-1])
     text = ElementTree.tostring(root, encoding="unicode")
-    # bars are read as operators between two terms, with spaces around them; in our formulas they always enclose one
+    # bars are read as operators between two terms, with spaces around them; in our formulas they always enclose a term
     return re.sub(r"<mo[^>]*>\|</mo>", '<mo stretchy="false" lspace="0" rspace="0">|</mo>', text)
 
 

@@ -103,7 +103,7 @@ __all__ = [
     "sensitivity",
 ]
 
-#: Where each name is. It is loaded when first used: the libraries behind some take long to load, NumPy among them.
+#: The module of each name. It is imported on first use, because some modules import slow libraries such as NumPy.
 _LATER = {
     **dict.fromkeys(
         (

@@ -20,7 +20,7 @@ from geodp.mechanisms.choice import MechanismName
 from geodp.privacy.cost import Cost, compose, cost_of
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.receipt import Release
-from geodp.records.chunks import only_the_kind
+from geodp.records.chunks import hiding_error_text
 from geodp.records.frames import as_frame
 from geodp.records.sources import load
 from geodp.release import private_mean
@@ -197,7 +197,7 @@ class PrivateFrechetMean(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _records(self, X: ArrayLike, *, fitting: bool = True) -> Array:
         refuse_mask(X, "X")
-        with only_the_kind():
+        with hiding_error_text():
             frame = as_frame(X)
             X = np.asarray(X) if frame is None else X
             shape = np.shape(X) if frame is None else (-1, len(frame.collect_schema().names()))

@@ -53,7 +53,7 @@ from geodp.privacy.neighbours import Unit, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
 from geodp.receipt import SIMULATION, about_point, cost_in_words, cost_of_parts, from_layout, in_layout, parts_of
-from geodp.records.dataset import Dataset, Who
+from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.records.sums import rows_over
 from geodp.release import Account, computed, used
 from geodp.showing import Row, Shown
@@ -373,7 +373,7 @@ def private_ball(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     entropy: Entropy | None = None,
-    **who: Unpack[Who],
+    **who: Unpack[DatasetOptions],
 ) -> BallRelease:
     r"""A ball that holds most of the records, found with differential privacy.
 

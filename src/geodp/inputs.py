@@ -1,4 +1,4 @@
-"""Arrays and numbers as callers give them: their types, and one sentence about what cannot be used."""
+"""Reading arrays and numbers from callers: types, and one-sentence errors for unusable input."""
 
 from __future__ import annotations
 
@@ -11,32 +11,44 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: Unit of the rounding bounds.
+#: The unit of rounding bounds: the spacing of floats at 1.
 EPSILON = float(np.finfo(np.float64).eps)
 
-#: Lengths that callers may give: radii, sensitivities, errors to reach. Squares of lengths ``EPSILON`` times as long are still
-#: floats of full precision, and sums of the squares of 2^63 lengths are not infinite.
+#: The range of lengths that callers may give: radii, sensitivities, target errors. Squares of lengths ``EPSILON`` times as long
+#: still have full precision, and the sum of the squares of 2^63 lengths does not overflow.
 SHORTEST, LONGEST = 1e-100, 1e100
 
 
-def whole_number(value: Any, least: int, what: str) -> int:
-    """``value`` as an ``int`` that is at least ``least``, or a sentence."""
+#: Counts and sizes that callers give are at most this: floats hold them, and so do 64 bits.
+MOST = 2**63
+
+
+def whole_number(value: Any, least: int, what: str, most: float = MOST) -> int:
+    """``value`` as an ``int`` between ``least`` and ``most``, or a sentence.
+
+    >>> whole_number(10**400, 1, "the number of records n")
+    Traceback (most recent call last):
+        ...
+    ValueError: the number of records n must be at most 2^63
+    """
     try:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{what} must be a whole number but is {value!r}") from None
+    if number > most:
+        raise ValueError(f"{what} must be at most 2^63")
     if number < least:
-        raise ValueError(f"{what} must be at least {least} but is {number}")
+        raise ValueError(f"{what} must be at least {least}" + (f" but is {number}" if number >= -MOST else ""))
     return number
 
 
 def real_number(value: Any, what: str) -> float:
-    """A public number as a ``float``, or a sentence."""
+    """A public number as a ``float``; raises if it is not a number or does not fit."""
     try:
-        # NumPy would take an array of one number for that number, with a warning
+        # NumPy would convert an array of one number to that number, with a warning
         return float(cast(Any, None) if np.ndim(value) else value)
     except OverflowError:
-        raise ValueError(f"{what} is too large, past what floats hold") from None
+        raise ValueError(f"{what} is too large for a float") from None
     except ValueError:
         raise ValueError(f"{what} must be a number but is {reprlib.repr(value)}") from None
     except TypeError:
@@ -44,7 +56,7 @@ def real_number(value: Any, what: str) -> float:
 
 
 def moderate_length(value: float, what: str, shortest: float = SHORTEST) -> float:
-    """A public length whose square floats can hold, or a sentence.
+    """A public length; raises if its square would overflow or underflow.
 
     >>> moderate_length(1e-161, "the radius")
     Traceback (most recent call last):
@@ -65,9 +77,9 @@ def is_line(value: Any) -> bool:
 
 
 def refuse_mask(x: Any, name: str) -> None:
-    """NumPy drops the mask of an array without a word when it is read as an ordinary one."""
+    """Raises for masked arrays, because NumPy silently drops the mask when it converts them."""
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(
-            f"{name} is a masked array, and what lies under its mask must not be read: fill it first, such as with "
+            f"{name} is a masked array, and masked entries must not be read: fill it first, such as with "
             "numpy.ma.filled(x, numpy.nan)"
         )

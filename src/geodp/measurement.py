@@ -1,6 +1,6 @@
-"""A measurement: a statistic, an amount of privacy, and the noise that goes with them. Everything but the data.
+"""A measurement: a statistic, an amount of privacy, and the noise for them. Everything except the data.
 
-``private_mean`` makes one and applies it to records; ``plan`` and ``audit`` look at one without any.
+``private_mean`` makes a measurement and applies it to records; ``plan`` and ``audit`` examine one without records.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from geodp.statistics.statistic import Statistic
 @final
 @dataclass(frozen=True)
 class Measurement:
-    r"""A statistic of ``n`` records, to be released with an amount of privacy. All of it is public.
+    r"""A statistic of ``n`` records, to be released with an amount of privacy. All of this is public.
 
     *Neighbours*: data sets of ``n`` records that differ by replacing one. Their exact values are at most ``sensitivity``
-    apart, and computed ones at most
+    apart, and their computed values at most
 
     ``Delta = sensitivity + 2 * tolerance``.
 
     The normal coordinates of computed values at the centre of the ball are at most ``L Delta`` apart, with the Lipschitz constant
-    ``L`` of ``log`` (:func:`geodp.mechanisms.tangent.stretch_of_log`), plus what rounding may do to either. ``noise`` is made for
-    these distances, and its docstring has the theorem that turns them into privacy.
+    ``L`` of ``log`` (:func:`geodp.mechanisms.tangent.stretch_of_log`), plus the rounding errors of both. ``noise`` is made for
+    these distances, and its docstring has the theorem that gives the privacy.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere
@@ -55,7 +55,7 @@ class Measurement:
 
     @cached_property
     def sensitivity(self) -> float:
-        """Of the exact statistic."""
+        """The sensitivity of the exact statistic."""
         return self.statistic.sensitivity(self.n)
 
     @cached_property
@@ -64,7 +64,7 @@ class Measurement:
 
     @cached_property
     def hidden(self) -> Hidden:
-        """How far apart neighbouring data sets put the computed value."""
+        """How far neighbouring data sets can move the computed value."""
         distance, ball = self.sensitivity + 2.0 * self.tolerance, self.statistic.ball
         if ball is None:
             return Hidden(self.statistic.codomain, distance)
@@ -74,9 +74,9 @@ class Measurement:
 
     @cached_property
     def noise(self) -> Mechanism:
-        """The mechanism, or a sentence if there is none."""
+        """The mechanism; raises if there is none."""
         return choose(self.hidden, self.privacy, self.mechanism, self.law, self.project)
 
     def candidates(self) -> list[Candidate]:
-        """All mechanisms, those that cannot be used with the reason."""
+        """All mechanisms. Those that cannot be used have a reason."""
         return candidates(self.hidden, self.privacy, self.project)

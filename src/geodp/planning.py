@@ -31,14 +31,14 @@ QUANTILES = (0.5, 0.9, 0.95, 0.99)
 #: The head of a plan's table of mechanisms.
 _HEAD = f"    {'all mechanisms':<20} expected error 95% within     noise scale    rho spent"
 
-#: The numbers that a plan may look for.
+#: The numbers that a plan can solve for.
 Unknown = Literal["epsilon", "rho", "mu"]
 
 
 @final
 @dataclass(frozen=True)
 class Option:
-    """One mechanism for a planned release: what it would err and cost, or why it cannot be used."""
+    """One mechanism for a planned release: its error and cost, or why it cannot be used."""
 
     name: str
     scale: float | None
@@ -58,11 +58,11 @@ class Option:
 @final
 @dataclass(frozen=True)
 class Plan(Shown):
-    """What a release with these public parameters would be like. No data were read.
+    """The error and cost of a release with these public parameters. A plan reads no data.
 
-    Errors are geodesic distances between the release and the mean of the clipped records. ``options`` are all mechanisms, side by
-    side. ``paper_error`` is the expected error with the sensitivity bound of the paper, ``ambient_error`` the expected Euclidean
-    length of the paper's ambient noise; both are None where they do not apply.
+    Errors are geodesic distances between the release and the mean of the clipped records. ``options`` lists all mechanisms.
+    ``paper_error`` is the expected error with the sensitivity bound of the paper, ``ambient_error`` the expected Euclidean
+    length of the paper's ambient noise; both are None if they do not apply.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere
@@ -119,18 +119,18 @@ class Plan(Shown):
 
     @property
     def says_nothing(self) -> bool:
-        """Whether the expected error exceeds the radius of the ball, so that its centre would tell as much."""
+        """Whether the expected error exceeds the radius of the ball, so that the release would say no more than its centre."""
         return says_nothing(self.noise, self.ball)
 
     def verdict(self) -> str:
-        """What the error means, in a line: against the radius of the ball."""
+        """One line on what the error means, compared with the radius of the ball."""
         return verdict(self.expected_error, self.quantiles[0.95], self.ball.radius).replace("says", "will say", 1)
 
     def budgets(self, releases: int, delta: float = 1e-6) -> dict[str, float]:
-        """The total epsilon that so many releases like this one need at a total ``delta``, by how a budget may add up.
+        """The total epsilon that ``releases`` releases like this one need at a total ``delta``, for each way of adding up.
 
-        ``epsilon``: pure epsilons, without any delta. ``sum``: epsilons and deltas side by side. ``rho``: through rho. The least
-        one admits most of what is intended. Infinite where that way takes no such release.
+        ``epsilon``: pure epsilons, without any delta. ``sum``: epsilons and deltas separately. ``rho``: through rho. The smallest
+        total is the best choice. It is infinite if that kind of budget refuses such releases.
         """
         costs = compose([self.cost] * whole_number(releases, 1, "the number of releases"))
         asked = self.privacy
@@ -183,7 +183,7 @@ class Plan(Shown):
 
     def rows(self) -> list[Row]:
         tolerance = self.measurement.tolerance
-        # said only where it counts: in most balls it is some 1e-12
+        # shown only if it matters: in most balls it is about 1e-12
         rounding = f", and 2 * {tolerance:.2g} for rounding" if 2.0 * tolerance > 0.01 * self.sensitivity else ""
         return [
             ("mechanism", self.noise.name),
@@ -231,7 +231,7 @@ class Plan(Shown):
     def _cells(self, option: Option) -> list[str]:
         name = f"{'*' if option.name == self.noise.name else ' '} {option.name}"
         if option.expected_error is None or option.error_95 is None or option.scale is None:
-            # the reason; the remedy after it is for those who asked for this mechanism
+            # show only the reason: the remedy after it is for callers who asked for this mechanism
             return [name, (option.refusal or "").partition(": ")[0]]
         numbers = (option.expected_error, option.error_95, option.scale, math.inf if option.cost is None else option.cost.rho)
         return [name, *(f"{number:.4g}" for number in numbers)]
@@ -254,13 +254,13 @@ def plan(
     bound: Bound = "sharp",
     layout: str | None = None,
 ) -> Plan:
-    """Plan a release from two of ``n``, the privacy and ``error``; the third follows.
+    """Plans a release from two of ``n``, the privacy and ``error``, and computes the third. Reads no data.
 
-    The privacy is given as for :func:`geodp.private_mean`. ``error`` is the expected error to reach, or with ``quantile`` the
-    error not to be exceeded with that probability. If the privacy is what follows, ``solve`` says in which notion; a ``delta``
-    may be given then, and the epsilon that goes with it is found. With ``releases`` the plan also says what budget so many of
-    them need, and how it should add up. ``layout`` is that of the records to come (``geodp layouts``): with ``"latlon"`` the plan
-    speaks of kilometres. Reads no data.
+    Give the privacy as for :func:`geodp.private_mean`. ``error`` is the largest expected error, or with ``quantile`` the error
+    that is not exceeded with that probability. If the privacy is computed, ``solve`` names its notion; you may then give a
+    ``delta``, and the plan finds the epsilon for it. With ``releases`` the plan also says which budget that many
+    releases need, and how it should add up. ``layout`` is the layout of the future records (``geodp layouts``): with ``"latlon"``
+    the plan also gives kilometres.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere
@@ -321,14 +321,14 @@ def _paper_error(measurement: Measurement) -> float | None:
     try:
         paper = FrechetMean(ball, "reimherr2021")
         return Measurement(paper, measurement.n, measurement.privacy, "intrinsic", "laplace").noise.expected_error()
-    except ValueError:  # the radius is past the paper's limit, or the scale past the existence of the law
+    except ValueError:  # the radius exceeds the paper's limit, or there is no law of this scale
         return None
 
 
 @final
 @dataclass(frozen=True)
 class _Goal:
-    """An error to reach, and what it takes: for each mechanism the largest scale, and from that records or privacy."""
+    """A target error. For each mechanism it gives the largest scale, and from that the records or the privacy needed."""
 
     statistic: FrechetMean
     error: float
@@ -337,7 +337,7 @@ class _Goal:
     law: Family | None
 
     def records(self, privacy: Privacy) -> int:
-        """The fewest records with which some mechanism reaches the error."""
+        """The fewest records for which some mechanism reaches the target error."""
         found: list[int] = []
         reasons: list[str] = []
         for candidate in self._candidates(privacy):
@@ -365,10 +365,10 @@ class _Goal:
         return high
 
     def privacy(self, n: int, solve: Unknown, delta: float | None) -> Privacy:
-        """The least privacy to spend with which some mechanism reaches the error."""
+        """The least privacy for which some mechanism reaches the target error."""
         if delta is not None and solve != "epsilon":
             raise ValueError(f"a delta goes with an epsilon, not with a {solve}")
-        # any amount will do: which mechanisms there are depends on the notion alone
+        # any amount works here: the list of mechanisms depends only on the notion
         example: Privacy = {
             "epsilon": PureDP(1.0) if delta is None else privacy_of(1.0, delta),
             "rho": ZeroConcentratedDP(1.0),
@@ -404,7 +404,7 @@ class _Goal:
         return hidden.sensitivity if candidate.kind == "intrinsic" else hidden.tangent_sensitivity or math.inf
 
     def _cost(self, candidate: Candidate, ratio: float) -> Cost:
-        assert candidate.ratio  # or a sentence why this notion has none
+        assert candidate.ratio  # raises if this notion has none
         manifold = self.statistic.codomain
         make = intrinsic_cost if candidate.kind == "intrinsic" else lambda m, *rest: tangent_cost(m.dim, *rest)
         return make(manifold, candidate.family, ratio)
@@ -425,7 +425,7 @@ class _Goal:
             reached = noise.expected_error() if self.quantile is None else noise.error_quantile(self.quantile)
             return math.log(reached / self.error)
 
-        # wide noise takes long to compute with, so the search starts from the answer in a flat space
+        # computing with wide noise is slow, so the search starts from the answer in a flat space
         unit = FlatNoise(manifold.dim, 1.0, candidate.family)
         flat = unit.mean_length() if self.quantile is None else unit.length_quantile(self.quantile)
         most = math.log(min(self._widest(candidate), 100.0 * self.error, 1e3 * manifold.diameter))
@@ -446,7 +446,7 @@ class _Goal:
 
 
 def _kept(cost: Cost, example: Privacy) -> Privacy:
-    """The least privacy of the kind of the example that a cost keeps."""
+    """The least privacy, in the notion of the example, that a cost stays within."""
     match example:
         case PureDP():
             return PureDP(cost.epsilon)

@@ -1,12 +1,12 @@
 """Pictures of results. Importing this module imports matplotlib.
 
 ``.plot()`` of a ball, a plan, a release of any kind, a confidence region or a ledger draws it and returns a :class:`Picture`,
-which notebooks show. All of it is made of public numbers and of what was released.
+which notebooks show. Everything is drawn from public numbers and from releases.
 
 *The chart.* A release on any manifold is drawn in a plane of the tangent space at the centre of the ball: the plane through the
-centre and the released point, in which their distance is true. The projection of a ball of radius ``e`` about that point stays
-in the disc that is drawn, because ``log`` and the projection stretch no length, where curvature is positive up to the factor
-:func:`geodp.mechanisms.tangent.stretch_of_log`, with which the disc is drawn.
+centre and the released point, which shows their true distance. The projection of a ball of radius ``e`` about that point stays
+in the drawn disc, because ``log`` and the projection stretch no length. If the curvature is positive, ``log`` stretches by up to
+:func:`geodp.mechanisms.tangent.stretch_of_log`, and the disc is enlarged by that factor.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Picture:
         return self._drawn("png", 100)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the figure whole or not at all: .png, .svg or .pdf."""
+        """Writes the whole figure or nothing: .png, .svg or .pdf."""
         write_whole(Path(path), self._drawn(Path(path).suffix.removeprefix("."), 150))
 
     def _drawn(self, kind: str, dpi: int) -> bytes:
@@ -131,7 +131,7 @@ def _error_against_n(ball: Ball, privacy: Privacy, around: int, notation: Notati
     for n in counts:
         try:
             found.append(plan(ball, int(n), **privacy.parameters()))
-        except ValueError:  # so few records that floats cannot hold the noise
+        except ValueError:  # with so few records the noise does not fit in a float
             continue
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.add_subplot()
@@ -159,7 +159,7 @@ def _unit_axis(axes: Any, notation: Notation) -> None:
 
 
 def privacy_loss(result: AuditResult, path: Path) -> None:
-    """An audit: how often each privacy loss came up on either data set, and the loss that these counts show."""
+    """An audit: how often each privacy loss occurred on each data set, and the loss that these counts imply."""
     edges = np.array(result.loss_edges)
     middles = 0.5 * (edges[1:] + edges[:-1])
     figure = Figure(figsize=(6.8, 6.4), layout="constrained")
@@ -188,7 +188,7 @@ def privacy_loss(result: AuditResult, path: Path) -> None:
 
 
 def trade_off(risks: dict[str, Risk], path: Path) -> None:
-    """Trade-off curves, by their names: how many of the guilty any attack can find, against the innocent it accuses."""
+    """Trade-off curves, by their names: the largest true-positive rate of any attack against its false-positive rate."""
     figure = Figure(figsize=(9.6, 4.6), layout="constrained")
     plain, small = figure.subplots(1, 2)
     rates = np.concatenate([np.geomspace(1e-6, 0.02, 60), np.linspace(0.02, 1.0, 80)[1:]])
@@ -221,10 +221,10 @@ def _(release: CovarianceRelease) -> Figure:
 
 @_figure.register(Components)
 def _geodesics(components: Components, count: int = 3) -> Figure:
-    """Principal geodesics, from two standard deviations below the base to two above it, a row each, the largest first.
+    """Principal geodesics from two standard deviations below the base to two above it, one a row, the largest first.
 
-    Small matrices are drawn as ellipses or ellipsoids along the geodesic, directions as arcs on a globe, shapes as outlines;
-    everything else, and all deviations, as bars with their error bars and the level of the noise.
+    Small matrices are drawn as ellipses or ellipsoids along the geodesic, directions as arcs on a globe, shapes as outlines.
+    Everything else, and all deviations, are drawn as bars with error bars and the level of the noise.
     """
     manifold, shown = components.manifold, min(count, len(components))
     draw = _draws(manifold)
@@ -245,7 +245,7 @@ def _title(text: str, private: bool) -> str:
 
 
 def _draws(manifold: Manifold) -> Callable[[Any, Components, int], None] | None:
-    """How points of the manifold are drawn, if they can be."""
+    """The function that draws points of the manifold, or None."""
     if isinstance(manifold, SPD | SPDLogEuclidean) and manifold.k in (2, 3):
         return _ellipsoids_along
     if isinstance(manifold, PlanarShapes):
@@ -257,7 +257,7 @@ _STEPS = np.linspace(-2.0, 2.0, 5)
 
 
 def _deviations(axes: Any, components: Components) -> None:
-    """Standard deviations with their intervals; grey ones may be noise alone."""
+    """Standard deviations with their intervals; grey ones may be only noise."""
     deviations, ends = components.standard_deviations, components.intervals
     positions = np.arange(1, len(components) + 1)
     colours = [BLUE if meaningful else GREY for meaningful in components.meaningful]
@@ -313,7 +313,7 @@ def _arcs(figure: Any, components: Components, shown: int) -> None:
 
 
 def _globe(axes: Any, towards: Array, sphere: Manifold) -> Callable[[Array], Array]:
-    """Draws a globe with its meridians and parallels, north upwards, seen from a point; returns where points are on the page."""
+    """Draws a globe with meridians and parallels, north up, seen from a point; returns the map from points to the page."""
     up = np.array([0.0, 0.0, 1.0]) - towards * (towards[2] / (towards @ towards))
     frame = np.stack([np.cross(up, towards), up]) if np.linalg.vector_norm(up) > 1e-6 else sphere.tangent(towards, np.eye(2))
     frame = frame / np.linalg.vector_norm(frame, axis=-1, keepdims=True)
@@ -342,7 +342,7 @@ def _globe(axes: Any, towards: Array, sphere: Manifold) -> Callable[[Array], Arr
 
 
 def _seen(axes: Any, ring: Array, towards: Array, flat: Callable[[Array], Array], size: float) -> None:
-    """The part of a ring that is on the near side."""
+    """Draws the part of a ring that is on the near side."""
     near = np.where((ring @ towards > 0.0)[:, None], size * flat(ring), np.nan)
     axes.plot(*near.T, color=GREY, linewidth=0.4, alpha=0.5)
 
@@ -358,7 +358,7 @@ def _(region: ConfidenceRegion) -> Figure:
 
 
 def _regions(regions: dict[str, ConfidenceRegion]) -> Figure:
-    """Confidence regions, by their names: on a globe for directions, elsewhere the parts that radii are made of.
+    """Confidence regions, by their names: on a globe for directions, otherwise as bars of the parts of each radius.
 
     For 3x3 matrices also the mean and three points of the boundary as ellipsoids.
     """
@@ -412,9 +412,9 @@ def _save(figure: Figure, path: Path) -> None:
 
 
 class _Chart:
-    """A plane of the tangent space at the centre of a ball, through a point if one is given; lengths in a unit of people.
+    """A plane of the tangent space at the centre of a ball, through a point if one is given; lengths in everyday units.
 
-    On ``Sphere(2)`` the plane is the whole tangent space, with north upwards. Where there is one dimension only, it is a line.
+    On ``Sphere(2)`` the plane is the whole tangent space, with north up. In one dimension it is a line.
     """
 
     def __init__(self, ball: Ball, notation: Notation, through: Array | None = None) -> None:
@@ -438,12 +438,12 @@ class _Chart:
         return manifold.raw_coordinates(center, manifold.raw_log(center, points))
 
     def places(self, points: Array) -> Array:
-        """Where points are in the plane."""
+        """The positions of points in the plane."""
         flat = self.rate * self.coordinates(points) @ self.frame.T
         return flat if flat.shape[-1] == 2 else np.concatenate([flat, np.zeros_like(flat)], axis=-1)
 
     def disc(self, axes: Any, place: Array, radius: float, colour: str, label: str, **style: Any) -> None:
-        """What holds the points within a distance of a place."""
+        """Draws a disc that contains the points within a distance of a place."""
         if len(self.frame) == 1:
             ends = place[0] + self.rate * radius * np.array([-1.0, 1.0])
             axes.plot(ends, place[[1, 1]], color=colour, label=label, linewidth=6, solid_capstyle="butt", alpha=0.6)
@@ -453,8 +453,8 @@ class _Chart:
         axes.plot(*ring.T, color=colour, label=label, **style)
         axes.fill(*ring.T, color=colour, alpha=0.10, linewidth=0)
 
-    def finish(self, axes: Any, title: str, place: Array, reach: float) -> None:
-        """Limits about a place, labels and legend."""
+    def label(self, axes: Any, title: str, place: Array, reach: float) -> None:
+        """Sets the limits around a place, the labels and the legend."""
         half = 1.15 * self.rate * reach
         axes.set(xlim=(place[0] - half, place[0] + half), xlabel=f"{self.unit} from the centre of the ball")
         axes.set_title(title, fontsize=10)
@@ -475,7 +475,7 @@ class _Chart:
         )
 
     def _cell(self, x: float) -> str:
-        """What the file would hold at a place of the line."""
+        """The text in a file for a position on the line."""
         manifold, center = self.ball.manifold, self.ball.center
         point = manifold.raw_exp(center, manifold.raw_tangent(center, np.array([x / self.rate]) @ self.frame))
         cell = self.notation.cells(point)[0]
@@ -483,7 +483,7 @@ class _Chart:
 
 
 def _panels(count: int, dim: int = 2) -> tuple[Figure, list[Any]]:
-    """A figure with panels side by side, low ones for a line, and room for their legends below."""
+    """A figure with panels side by side (low ones for a line) and room for their legends below."""
     width, height = 4.6 * count + 0.4, 5.6 if dim > 1 else 2.9
     figure = Figure(figsize=(width, height))
     figure.subplots_adjust(left=0.62 / width + 0.02, right=0.98, top=1.0 - 0.75 / height, bottom=1.45 / height, wspace=0.26)
@@ -491,7 +491,7 @@ def _panels(count: int, dim: int = 2) -> tuple[Figure, list[Any]]:
 
 
 def _orthonormal_rows(vectors: Array, count: int) -> Array:
-    """The first directions of these vectors that are not in the span of those before."""
+    """The first ``count`` orthonormal directions of these vectors, skipping those in the span of earlier ones."""
     found: list[Array] = []
     for vector in vectors:
         rest = vector / np.linalg.vector_norm(vector)
@@ -515,7 +515,7 @@ def _(ball: Ball) -> Figure:
     axes = figure.add_subplot(*places[0])
     chart.disc(axes, np.zeros(2), ball.radius, GREY, f"radius {chart.notation.length(ball.radius)}")
     axes.plot(0.0, 0.0, "+", color="black", label="centre")
-    chart.finish(axes, f"Public ball on {ball.manifold}", np.zeros(2), ball.radius)
+    chart.label(axes, f"Public ball on {ball.manifold}", np.zeros(2), ball.radius)
     return figure
 
 
@@ -530,7 +530,7 @@ def _(release: BallRelease) -> Figure:
         chart.disc(axes, np.zeros(2), start.radius, GREY, f"before: radius {notation.length(start.radius)}")
     chart.disc(axes, place, found.radius, BLUE, f"after: radius {notation.length(found.radius)}")
     axes.plot(*place, "+", color="black", label=_written_point(found.center, notation) or "centre")
-    chart.finish(axes, f"Private ball on {found.manifold}", np.zeros(2) if isinstance(start, Ball) else place, outer.radius)
+    chart.label(axes, f"Private ball on {found.manifold}", np.zeros(2) if isinstance(start, Ball) else place, outer.radius)
     return figure
 
 
@@ -540,7 +540,7 @@ def _(release: Release) -> Figure:
 
 
 def before_and_after(release: Release, records: Array | None = None, true: Array | None = None) -> Figure:
-    """A released point: what it looks like, the public ball before, and the point with its error after.
+    """A picture of a released point, of the public ball before, and of the point with its error after.
 
     ``records`` and ``true`` are for demonstrations, which are not private.
     """
@@ -565,14 +565,14 @@ def before_and_after(release: Release, records: Array | None = None, true: Array
         if true is not None:
             axes.plot(*chart.places(true[None])[0], "x", color=ORANGE, markersize=8, label="true mean")
         before = title.startswith("before")
-        chart.finish(axes, title, np.zeros(2) if before else place, ball.radius if before else 1.5 * reach)
+        chart.label(axes, title, np.zeros(2) if before else place, ball.radius if before else 1.5 * reach)
     title = f"{release.statistic.kind.capitalize()} on {release.manifold}, {release.privacy}"
     figure.suptitle(_title(title, release.private), fontsize=11)
     return figure
 
 
 def _portrait(manifold: Manifold) -> Callable[[Figure, tuple[int, int, int], Release, Array | None], None] | None:
-    """How a released point of the manifold is drawn as what it is, if it can be."""
+    """The function that draws a released point of the manifold as a matrix, a shape or a direction, or None."""
     if isinstance(manifold, SPD | SPDLogEuclidean) and manifold.k in (2, 3):
         return _ellipsoid_portrait
     if isinstance(manifold, PlanarShapes):
@@ -581,7 +581,7 @@ def _portrait(manifold: Manifold) -> Callable[[Figure, tuple[int, int, int], Rel
 
 
 def _ellipsoid_portrait(figure: Figure, panel: tuple[int, int, int], release: Release, true: Array | None) -> None:
-    """The released matrix, and in outline those that have all standard deviations at either end of the error."""
+    """The released matrix, and outlines of those with all standard deviations at the ends of the error."""
     tensors = [(release.value, BLUE, "released"), *([] if true is None else [(true, ORANGE, "true mean")])]
     ends = np.exp(0.5 * release.error_quantile(0.95) * np.array([-1.0, 1.0]))
     reach = float(ends[1]) * max(float(np.sqrt(np.linalg.eigvalsh(tensor)[-1])) for tensor, _, _ in tensors)
@@ -630,7 +630,7 @@ def _globe_portrait(figure: Figure, panel: tuple[int, int, int], release: Releas
 
 
 def _about(point: Array, reach: float, manifold: Manifold) -> Ball:
-    """A ball to draw in, where there is none."""
+    """A ball to draw in, if the release has none."""
     most = Ball(manifold, point, 1e-3).max_radius
     return Ball(manifold, point, min(max(2.0 * reach, 1e-6), 0.9 * most))
 
@@ -662,7 +662,7 @@ def _(release: VarianceRelease) -> Figure:
 
 
 def _intervals(releases: dict[str, VarianceRelease]) -> Figure:
-    """Standard deviations with their intervals, from nothing to the radius of the ball."""
+    """Standard deviations with their intervals, on an axis from 0 to the radius of the ball."""
     figure = Figure(figsize=(6.4, 1.8 + 0.35 * len(releases)), layout="constrained")
     axes = figure.add_subplot()
     first = next(iter(releases.values()))
@@ -720,7 +720,7 @@ def _means(releases: dict[str, Release], title: str) -> Figure:
         axes.plot(*place, "o", color=colour, markersize=4)
     middle = places.mean(axis=0)
     away = np.linalg.vector_norm(places - middle, axis=-1) / chart.rate
-    chart.finish(axes, title, middle, float((away + reaches).max()))
+    chart.label(axes, title, middle, float((away + reaches).max()))
     return figure
 
 

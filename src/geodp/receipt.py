@@ -1,4 +1,4 @@
-"""What comes out of a release: a value, its receipt, and how receipts are stored and read again. All of it is public."""
+"""The result of a release: a value and its receipt, and how receipts are stored and read. All of it is public."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from geodp.verdict import SAYS_NOTHING, against_spread, verdict
 EXACT = "exact"
 SIMULATED = "simulated"
 
-#: Probabilities for which a stored receipt holds the error.
+#: A stored receipt gives the error at these probabilities.
 QUANTILES = (0.5, 0.95)
-#: The first line of everything that was made of reproducible bits.
+#: The first line of everything made from reproducible bits.
 SIMULATION = "SIMULATION - NOT PRIVATE: do not publish this"
-#: The part of the privacy that a noisy count is given, where the number of records is private.
+#: The part of the privacy for a noisy count, if the number of records is private.
 COUNT_SHARE = 0.1
 
 #: What a group may be called.
@@ -53,13 +53,13 @@ Stored = dict[str, Any]
 
 
 def parts_of(privacy: Privacy, counted: bool, coverage: float) -> tuple[list[Privacy], Privacy]:
-    """What the counts in a release are given of its privacy, that of records before that of coverage, and the rest."""
+    """The parts of the privacy for the counts in a release (records first, then coverage), and the rest."""
     return set_aside(privacy, [COUNT_SHARE] * counted + [coverage] * (coverage > 0.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Release(Shown):
-    """A private summary and everything that may be said about how it came about: public parameters, and nothing else.
+    """A private summary and how it was made: public parameters and nothing else.
 
     ``print`` shows a receipt; :meth:`to_json` and :meth:`from_json` store and restore it. ``cost`` has the whole privacy curve.
 
@@ -84,27 +84,27 @@ class Release(Shown):
     dataset: str | None = None
     charge: int | None = None
     neighbours: str = REPLACE_ONE
-    #: What each of ``n`` is.
+    #: What ``n`` counts: records or persons.
     unit: Unit = "record"
-    #: The vector that the value was computed from, where that is not the value itself.
+    #: The vector that the value was computed from, if it is not the value itself.
     vector: Array | None = None
-    #: The noisy count of records or persons, where their number is private: ``n`` of them were used.
+    #: The noisy count of records or persons, if their number is private; ``n`` of them were used.
     count: Release | None = None
-    #: Noisy counts of those that are valid and in the ball, if they were asked for, and the part of the privacy they were given.
+    #: Noisy counts of the valid records and of those in the ball, if requested, and their part of the privacy.
     coverage: CoverageRelease | None = None
     coverage_share: float = 0.0
-    #: How the records were written, if they were read from columns: the release is written the same way.
+    #: The layout of the records, if they were read from columns. The release is written in it too.
     written: Notation | None = None
     version: str = __version__
 
     @property
     def notation(self) -> Notation:
-        """How points and lengths are written: as the records were, or else in the units of the manifold."""
+        """How points and lengths are written: in the layout of the records, or else in the units of the manifold."""
         return self.written or Notation(self.manifold)
 
     @property
     def manifold(self) -> Manifold:
-        """Where the records are, and the value if it is a point."""
+        """The manifold of the records, and of the value if it is a point."""
         place = self.statistic.place
         return place.manifold if isinstance(place, Ball) else place
 
@@ -133,17 +133,17 @@ class Release(Shown):
 
     @property
     def cost(self) -> Cost:
-        """What the release spends, in every notion of privacy, with the counts that are part of it."""
+        """What the release spends in every notion of privacy, including the counts that are part of it."""
         return cost_of_parts([*(part.cost for part in self._parts), self._own_cost], self.privacy)
 
     @property
     def _own_cost(self) -> Cost:
-        # where the number of records was drawn first, what noise it leads to was not known when the budget was charged
+        # if the number of records was drawn first, the noise was not yet known when the budget was charged
         return self.noise.cost if self.count is None else cost_of(self._own_privacy)
 
     @property
     def _own_privacy(self) -> Privacy:
-        """The part of the privacy that the value itself has."""
+        """The part of the privacy that was spent on the value itself."""
         return parts_of(self.privacy, self.count is not None, self.coverage_share)[1]
 
     @property
@@ -152,22 +152,22 @@ class Release(Shown):
 
     @property
     def epsilon(self) -> float | None:
-        """The epsilon that was asked for, if one was."""
+        """The requested epsilon, or None."""
         return self.privacy.parameters().get("epsilon")
 
     @property
     def delta(self) -> float | None:
-        """The delta that was asked for, if one was."""
+        """The requested delta, or None."""
         return self.privacy.parameters().get("delta")
 
     @property
     def rho(self) -> float | None:
-        """The rho that was asked for, if one was."""
+        """The requested rho, or None."""
         return self.privacy.parameters().get("rho")
 
     @property
     def mu(self) -> float | None:
-        """The mu that was asked for, if one was."""
+        """The requested mu, or None."""
         return self.privacy.parameters().get("mu")
 
     @property
@@ -177,21 +177,21 @@ class Release(Shown):
 
     @property
     def truth(self) -> str:
-        """What an error is an error of, in words."""
+        """The true value that the error refers to, in words."""
         words = self.statistic.words
         if self.unit == "person":
             words = words.replace("the clipped records", "the persons' means")
         return f"{words} that were used" if self.count is not None else words
 
     def error_quantile(self, q: float) -> float:
-        """A distance that the true value is within with probability ``q``: from public numbers alone.
+        """A distance that contains the true value with probability ``q``, from public numbers alone.
 
         The true value is the mean of the clipped records, or the caller's summary.
         """
         return self.noise.error_quantile(q) + self.tolerance
 
     def expected_error(self) -> float:
-        """A bound on the expected distance to the true value: from public numbers alone."""
+        """A bound on the expected distance to the true value, from public numbers alone."""
         return self._expected_error
 
     @cached_property
@@ -200,12 +200,14 @@ class Release(Shown):
 
     @property
     def says_nothing(self) -> bool:
-        """Whether the expected error exceeds the radius of the ball, so that its centre would have told as much."""
+        """Whether the expected error exceeds the radius of the ball, so that the release says no more than its centre."""
         return self.n == 0 or says_nothing(self.noise, self.statistic.ball)
 
     def verdict(self, spread: Release | None = None) -> str:
-        """What the error means, in a line: against the radius of the ball, and against a released variance or covariance of the
-        same records if one is given."""
+        """One line on what the error means, compared with the radius of the ball and, if given, with the released ``spread``.
+
+        The spread is a variance or covariance of the same records.
+        """
         said = self._verdict()
         deviation = None if spread is None else spread.deviation
         if deviation is not None and self.n and not self.says_nothing:
@@ -231,7 +233,7 @@ class Release(Shown):
         return None
 
     def lengths(self) -> dict[str, float]:
-        """The geodesic lengths that the release is about, by name."""
+        """The geodesic lengths in the release, by name."""
         radius = {} if self.ball is None else {"radius": self.ball.radius}
         return {**radius, **self._error_lengths()}
 
@@ -284,24 +286,26 @@ class Release(Shown):
         )
 
     def _in_layout(self) -> dict[str, Any]:
-        """What the release is about in the layout of the records and in units, for JSON."""
+        """The points and lengths of the release in the layout of the records and in units, for JSON."""
         points = {"value": self.value} if self.is_point else {}
         return in_layout(self.notation, {**points, **({} if self.ball is None else {"center": self.ball.center})}, self.lengths())
 
     @property
     def is_point(self) -> bool:
-        """Whether the value is a point of the manifold, and not a number, counts or a matrix about the records."""
+        """Whether the value is a point of the manifold, and not a number, counts or a matrix."""
         return self.statistic.kind in _POINTS
 
     @classmethod
     def from_json(cls, text: str) -> Release:
-        """The release that :meth:`to_json` stored, now or in an older version, or a ``ValueError`` that names the wrong field."""
+        """The release that :meth:`to_json` stored, also in an older version. A ``ValueError`` names the first invalid field."""
         wrong: str | None = "pass what Release.to_json returned"
         try:
             stored: dict[str, Any] = json.loads(text)
             wrong = _first_invalid(stored) or _about_whom(stored)
             if wrong is None:
-                return _restored(stored)
+                release = _restored(stored)
+                _check_derived(stored, release)
+                return release
         except _InvalidField as reason:
             wrong = str(reason)
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
@@ -352,11 +356,11 @@ class Release(Shown):
         return rows
 
     def _results(self) -> list[Row]:
-        """What was released, for the receipt."""
+        """The rows of the receipt with the released values."""
         return about_point("value", self.value, self.notation)
 
     def _errors(self) -> list[Row]:
-        """How far that may be from the truth, for the receipt."""
+        """The rows of the receipt with the error."""
         within, away = (self.notation.length(length) for length in (self.error_quantile(0.95), self.expected_error()))
         return [
             ("error", f"within {within} of {self.truth} with probability 95%"),
@@ -380,12 +384,12 @@ class CoverageRelease(Release):
         return self._count(1)
 
     def _count(self, i: int) -> int:
-        # a count is known to be between 0 and n: what noise makes of it beyond that is cut off
+        # a count is between 0 and n, so a noisy count outside is cut off
         return int(np.clip(np.round(self.value[i]), 0, self.n))
 
     @property
     def remark(self) -> str:
-        """What a mean of these records has to be read with, if the counts show it; else nothing."""
+        """A warning about a mean of these records, if the counts call for one; else an empty text."""
         n, error = self.n or 0, self.error_quantile(0.95)
         if self.value[0] + error < 0.9 * n:
             return f"only about {self.valid} of {n} {self.unit}s are points of {self.manifold}, so check which columns were read"
@@ -412,14 +416,14 @@ class CoverageRelease(Release):
 @final
 @dataclass(frozen=True, eq=False)
 class ProjectedRelease(Release):
-    """A projected mean: the point next to a noisy mean vector, with an error that the vector itself tells."""
+    """A projected mean: the point nearest to a noisy mean vector, with an error that follows from the vector."""
 
     def error_quantile(self, q: float) -> float:
-        """A geodesic distance that the projected mean of the records is within with probability ``q``.
+        """A geodesic distance that contains the projected mean of the records with probability ``q``.
 
-        Noise moved the mean vector by no more than a quantile of its length, so the true vector is that close to the released
-        one: ``turn`` of :class:`geodp.manifolds.Embedding` says how far apart their nearest points can be. At most the
-        diameter of the space, which says nothing.
+        Noise moved the mean vector by at most a quantile of its length, so the true vector is that close to the released
+        one. ``turn`` of :class:`geodp.manifolds.Embedding` says how far apart their nearest points can be. The result is at most
+        the diameter of the space, which says nothing.
         """
         assert isinstance(self.statistic, ProjectedMean)
         assert self.vector is not None
@@ -428,12 +432,16 @@ class ProjectedRelease(Release):
 
     def expected_error(self) -> float:
         """The mean of :meth:`error_quantile` over all probabilities: a bound on the expected distance."""
+        return self._expected_error
+
+    @cached_property
+    def _expected_error(self) -> float:
         levels = (np.arange(64) + 0.5) / 64.0
         return float(np.mean([self.error_quantile(float(q)) for q in levels]))
 
     @property
     def says_nothing(self) -> bool:
-        """Whether noise of a size that is not rare can have turned the mean anywhere."""
+        """Whether noise of an ordinary size could have turned the mean anywhere."""
         return self.error_quantile(0.95) >= self.manifold.diameter
 
     def _errors(self) -> list[Row]:
@@ -448,9 +456,9 @@ class ProjectedRelease(Release):
 @final
 @dataclass(frozen=True, eq=False)
 class GroupedRelease(Shown, Mapping[Name, Release]):
-    """One release for each group, by its name. They were charged together: every record, or person, is in one group only.
+    """One release for each group, by its name. They were charged together: every record, or person, is in only one group.
 
-    If labels are private a replacement may change two groups: then all together cost what two of the releases cost.
+    If labels are private, a replacement may change two groups, so all together cost as much as two of the releases.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere, private_mean
@@ -510,7 +518,7 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
 
     @classmethod
     def from_json(cls, text: str) -> GroupedRelease:
-        """The releases that :meth:`to_json` stored, or a ``ValueError``."""
+        """The releases that :meth:`to_json` stored; raises a ``ValueError`` for other text."""
         try:
             stored = json.loads(text)
             privacy = privacy_of(*(stored.get(name) for name in ("epsilon", "delta", "rho", "mu")))
@@ -534,7 +542,7 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
 
     @property
     def consistent(self) -> bool:
-        """Whether the releases are about the neighbours and the privacy of the whole, and about its charge."""
+        """Whether the releases agree with the neighbours, the privacy and the charge of the whole."""
         first = next(iter(self.values()))
         own = (first.unit, first.neighbours)
         whole = {replace_one(first.unit): replace_one(first.unit)}
@@ -570,7 +578,7 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
     def rows(self) -> list[Row]:
         public = next(iter(self.values())).count is None
         return [
-            ("groups", f"{len(self)}, of which {'it is public' if public else 'it is private'} who is in which"),
+            ("groups", f"{len(self)}; it is {'public' if public else 'private'} who is in which"),
             ("privacy", f"{self.privacy}, {self.privacy.words}, for all of them; neighbours: {self.neighbours}"),
             ("cost", cost_in_words(self.cost)),
         ]
@@ -584,10 +592,9 @@ def _same_place(first: Ball | Manifold, second: Ball | Manifold) -> bool:
 
 
 def cost_of_parts(costs: list[Cost], privacy: Privacy) -> Cost:
-    """What the parts of a release spend together, which keep a privacy: they were given parts of its epsilon, and all of
-    its delta.
+    """The cost of the parts of a release together, which were given parts of its epsilon and all of its delta.
 
-    A sum of costs adds their curves by bounds that need not show this. Then the privacy itself is the cost.
+    The bounds for a sum of costs may exceed the privacy. Then the cost is the privacy itself.
     """
     if len(costs) == 1:
         return costs[0]
@@ -596,9 +603,9 @@ def cost_of_parts(costs: list[Cost], privacy: Privacy) -> Cost:
 
 
 def cost_of_groups(costs: list[Cost], privacy: Privacy, halved: bool) -> Cost:
-    """What releases of groups spend together: one record is in one group, or if it may change it in two.
+    """The cost of the releases of groups together: a record changes one group, or two if it may change its group.
 
-    Where the groups do not all have the same cost, each keeps the privacy that was asked for, and so do all together.
+    If the groups have different costs, each is within the requested privacy, and so are all together.
     """
     same = all(cost == costs[0] for cost in costs)
     if halved:
@@ -607,23 +614,23 @@ def cost_of_groups(costs: list[Cost], privacy: Privacy, halved: bool) -> Cost:
 
 
 def says_nothing(noise: Mechanism, ball: Ball | None) -> bool:
-    """Whether a release with this noise would tell no more than the public centre of the ball."""
+    """Whether a release with this noise would say no more than the public centre of the ball."""
     return ball is not None and noise.expected_error() > ball.radius
 
 
 def cost_in_words(cost: Cost) -> str:
-    """What was spent, in a line; a cost that is known for some delta only is said for one."""
+    """The cost in one line. A cost that is known only at a delta is shown at one."""
     known = str(cost) or f"epsilon {cost.epsilon_at(1e-6):.4g} at delta 1e-6"
     return f"{known}; advantage at most {cost.advantage:.3g}"
 
 
 def written(array: Array) -> str:
-    """An array as text: all of it, however long, for on a screen there may be no other copy."""
+    """The whole array as text, however long, because the screen may be the only copy."""
     return np.array2string(array, precision=6, suppress_small=True, separator=", ", threshold=array.size + 1)
 
 
 def about_point(name: str, point: Array, notation: Notation) -> list[Row]:
-    """A released point: in the layout of the records, as an array, and in words."""
+    """Rows for a released point: in the layout of the records, as an array, and in words."""
     texts = [notation.point(point), written(point), notation.manifold.in_words(point)]
     shown = [text for text in texts if text]
     return [(name, shown[0]), *(("", text) for text in shown[1:])]
@@ -639,7 +646,7 @@ def about_ball(ball: Ball | None, notation: Notation) -> list[Row]:
 
 
 def in_layout(notation: Notation, points: dict[str, Array], lengths: dict[str, float]) -> dict[str, Any]:
-    """Points in the layout of the records, and lengths in units, for JSON: nothing where there is no layout or no unit."""
+    """Points in the layout of the records, and lengths in units, for JSON. Left out if there is no layout or no unit."""
     about: dict[str, Any] = {}
     if notation.layout is not None:
         cells = {name: notation.cells(point) for name, point in points.items()}
@@ -650,7 +657,7 @@ def in_layout(notation: Notation, points: dict[str, Array], lengths: dict[str, f
 
 
 def from_layout(stored: Stored, manifold: Manifold, points: dict[str, Array]) -> Notation | None:
-    """The notation that :func:`in_layout` stored, or a ``ValueError`` if the points are others."""
+    """The notation that :func:`in_layout` stored; raises a ``ValueError`` if the points differ."""
     layout = stored.get("layout")
     if layout is None:
         return None
@@ -667,9 +674,9 @@ class Kind(NamedTuple):
     """How releases of one kind of statistic are made from a draw, and read from a receipt."""
 
     release: type[Release]
-    #: The statistic that a receipt is about.
+    #: The statistic of a receipt.
     statistic: Callable[[Stored, Manifold, Ball | None], Statistic]
-    #: The value, from the vector that was drawn; None if they are the same.
+    #: The function from the drawn vector to the value; None if they are the same.
     value: Callable[[Any, Array], Array] | None = None
     #: Fields of a receipt that must not be null.
     needs: tuple[str, ...] = ()
@@ -679,7 +686,7 @@ def _projected_value(statistic: ProjectedMean, vector: Array) -> Array:
     return statistic.embedding.nearest(vector)
 
 
-#: The kinds of releases, by the names of their statistics. Modules above this one add theirs when they are loaded.
+#: The kinds of releases, by the names of their statistics. Modules above this one add theirs when they are imported.
 KINDS: dict[str, Kind] = {
     FrechetMean.kind: Kind(
         Release,
@@ -693,7 +700,7 @@ KINDS: dict[str, Kind] = {
         ProjectedRelease, lambda stored, manifold, ball: ProjectedMean(manifold), _projected_value, ("vector",)
     ),
 }
-#: Modules that add kinds. They are loaded when a receipt is read, since whoever reads one may have loaded nothing else.
+#: Modules that add kinds. Reading a receipt imports them, because they may not have been imported yet.
 _ADD_KINDS: tuple[str, ...] = ("geodp.spread",)
 
 
@@ -707,11 +714,11 @@ _POINTS = (FrechetMean.kind, ClaimedSummary.kind, ProjectedMean.kind)
 
 
 class _InvalidField(ValueError):
-    """A field that does not go with the others; the sentence quotes nothing but the manifold."""
+    """A field contradicts the others. The message quotes nothing but the manifold."""
 
 
-class _Requirement(NamedTuple):
-    """What a field of a stored release must be, in words and as a test."""
+class _FieldRule(NamedTuple):
+    """A rule for a field of a stored release, in words and as a test."""
 
     words: str
     met: Callable[[Any], bool]
@@ -722,43 +729,43 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_positive(value: Any) -> bool:
-    # not a number compares false, and neither infinity nor a whole number past the floats is at most the largest float
+    # this is false for NaN, infinity and whole numbers that do not fit in a float
     return isinstance(value, float | int) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
-def _or_null(requirement: _Requirement) -> _Requirement:
-    return _Requirement(f"{requirement.words}, or null", lambda value: value is None or requirement.met(value))
+def _or_null(rule: _FieldRule) -> _FieldRule:
+    return _FieldRule(f"{rule.words}, or null", lambda value: value is None or rule.met(value))
 
 
-_POSITIVE = _Requirement("a positive and finite number", _is_positive)
-_LINE = _Requirement("a line of text", is_line)
-_WHOLE = _Requirement("a whole number from 1 to 2^63", _is_whole)
+_POSITIVE = _FieldRule("a positive and finite number", _is_positive)
+_LINE = _FieldRule("a line of text", is_line)
+_WHOLE = _FieldRule("a whole number from 1 to 2^63", _is_whole)
 _MECHANISMS = {
     f"{mechanism.adjective} {family.capitalize()}": (mechanism, family)
     for mechanism in (IntrinsicMechanism, TangentMechanism)
     for family in get_args(Family)
 }
 
-#: What a stored release must hold besides its value and its ball, each by itself.
-_STORED: dict[str, _Requirement] = {
+#: The rules for the fields of a stored release, except its value and its ball.
+_STORED: dict[str, _FieldRule] = {
     **dict.fromkeys(("sensitivity", "scale"), _POSITIVE),
     **dict.fromkeys(("neighbours", "geodp", "manifold"), _LINE),
     **dict.fromkeys(("epsilon", "delta", "rho", "mu", "radius"), _or_null(_POSITIVE)),
-    "tolerance": _Requirement("a number from 0 on", lambda value: _is_positive(value) or (value == 0 and value is not False)),
-    "mechanism": _Requirement(f"one of {', '.join(_MECHANISMS)}", lambda value: isinstance(value, str) and value in _MECHANISMS),
-    "bound": _or_null(_Requirement(f"one of {', '.join(get_args(Bound))}", lambda value: value in get_args(Bound))),
-    "numerics": _Requirement(f"{EXACT} or {SIMULATED}", lambda value: value in (EXACT, SIMULATED)),
+    "tolerance": _FieldRule("a number from 0 on", lambda value: _is_positive(value) or (value == 0 and value is not False)),
+    "mechanism": _FieldRule(f"one of {', '.join(_MECHANISMS)}", lambda value: isinstance(value, str) and value in _MECHANISMS),
+    "bound": _or_null(_FieldRule(f"one of {', '.join(get_args(Bound))}", lambda value: value in get_args(Bound))),
+    "numerics": _FieldRule(f"{EXACT} or {SIMULATED}", lambda value: value in (EXACT, SIMULATED)),
     "n": _or_null(
-        _Requirement("a whole number from 0 to 2^63", lambda value: _is_whole(value) or (value == 0 and value is not False))
+        _FieldRule("a whole number from 0 to 2^63", lambda value: _is_whole(value) or (value == 0 and value is not False))
     ),
-    "unit": _Requirement("record or person", lambda value: value in get_args(Unit)),
-    "coverage_share": _Requirement("a number from 0 to 0.5", lambda value: value == 0 or (_is_positive(value) and value <= 0.5)),
-    "projected": _Requirement("true or false", lambda value: isinstance(value, bool)),
+    "unit": _FieldRule("record or person", lambda value: value in get_args(Unit)),
+    "coverage_share": _FieldRule("a number from 0 to 0.5", lambda value: value == 0 or (_is_positive(value) and value <= 0.5)),
+    "projected": _FieldRule("true or false", lambda value: isinstance(value, bool)),
     "dataset": _or_null(_LINE),
     "charge": _or_null(_WHOLE),
 }
 
-#: What receipts of earlier versions did not say, because there was no choice.
+#: Fields that receipts of earlier versions lack, because there was no choice.
 _BEFORE: dict[str, Any] = {
     **{"summary": "mean", "epsilon": None, "delta": None, "rho": None, "mu": None},
     **{"unit": "record", "count": None, "coverage": None, "coverage_share": 0.0},
@@ -792,7 +799,7 @@ def _first_invalid(stored: Stored) -> str | None:
 
 
 def _about_whom(stored: Stored) -> str | None:
-    """A sentence if the neighbours do not go with the rest: only a release with a noisy count protects the number."""
+    """A complaint if the neighbours contradict the rest: only a release with a noisy count protects the number."""
     if stored["summary"] == ClaimedSummary.kind:
         return None
     unit = stored["unit"]
@@ -807,7 +814,7 @@ def _restored(stored: Stored) -> Release:
     made = KINDS[stored["summary"]]
     statistic = made.statistic(stored, manifold, ball)
     value, vector = _stored_value(stored, made, statistic, manifold)
-    parts = _stored_parts(stored, privacy)
+    parts = _stored_parts(stored, privacy, ball)
     own = parts_of(privacy, stored["count"] is not None, stored["coverage_share"])[1]
     kind, family = _MECHANISMS[stored["mechanism"]]
     cost = _stored_cost(stored, parts, own, privacy)
@@ -838,8 +845,8 @@ def _restored(stored: Stored) -> Release:
     )
 
 
-def _stored_parts(stored: Stored, privacy: Privacy) -> dict[str, Any]:
-    """The counts that are part of a release, which must have their part of its privacy."""
+def _stored_parts(stored: Stored, privacy: Privacy, ball: Ball | None) -> dict[str, Any]:
+    """The counts that are part of a release. Each must have its part of the privacy."""
     found: dict[str, Any] = {}
     shares = iter(parts_of(privacy, stored["count"] is not None, stored["coverage_share"])[0])
     for name in ("count", "coverage"):
@@ -852,18 +859,45 @@ def _stored_parts(stored: Stored, privacy: Privacy) -> dict[str, Any]:
             next(shares),
             *(stored[each] for each in ("numerics", "neighbours", "unit")),
         )
-        if part.statistic.kind != name or not same or part.dataset is not None:
+        whom = (None, None) if name == "count" else (stored["n"], ball)
+        if part.statistic.kind != name or not same or part.dataset is not None or not _is_about(part, *whom):
             raise _InvalidField(f"its {name} must be a {name} of the same data with its part of the privacy")
     return found
 
 
+def _is_about(part: Release, n: int | None, ball: Ball | None) -> bool:
+    if ball is None or part.ball is None:
+        return part.n == n and part.ball is ball
+    return part.n == n and _same_place(part.ball, ball)
+
+
+def _check_derived(stored: Stored, release: Release) -> None:
+    """Compare everything that follows from the rest, such as errors and costs in other units, with what is stored."""
+    if release.version == __version__ and not _agrees(stored, json.loads(release.to_json())):
+        raise ValueError("what is stored does not follow from the rest")
+
+
+def _agrees(stored: Any, derived: Any) -> bool:
+    """Whether two documents say the same in every field that both have, numbers up to the rounding of another machine."""
+    if isinstance(derived, dict):
+        return isinstance(stored, dict) and all(_agrees(stored[name], derived[name]) for name in derived if name in stored)
+    if isinstance(derived, list):
+        return isinstance(stored, list) and len(stored) == len(derived) and all(map(_agrees, stored, derived))
+    if isinstance(derived, float) and isinstance(stored, float | int):
+        return math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12)
+    return bool(stored == derived)
+
+
 def _stored_value(stored: Stored, made: Kind, statistic: Statistic, manifold: Manifold) -> tuple[Array, Array | None]:
-    """The value, and the vector that it was computed from if it was: then they agree."""
+    """The value, and the vector that it was computed from, if any; raises if they do not agree."""
     if made.value is None:
         return _stored_point(stored["value"], statistic.codomain), None
     vector = _stored_point(stored["vector"], statistic.codomain)
     if isinstance(statistic, ProjectedMean):
-        return _stored_point(stored["value"], manifold), vector
+        point, nearest = _stored_point(stored["value"], manifold), made.value(statistic, vector)
+        if manifold.dist(point, nearest) > 1e-6 * manifold.diameter:
+            raise _InvalidField("its value must be the point next to its vector")
+        return point, vector
     value, shown = made.value(statistic, vector), np.asarray(stored["value"], dtype=np.float64)
     if shown.shape != value.shape or not np.allclose(shown, value, rtol=1e-9, atol=1e-9 * float(np.abs(vector).max())):
         raise _InvalidField("its value must be the one that follows from its vector")
@@ -871,7 +905,7 @@ def _stored_value(stored: Stored, made: Kind, statistic: Statistic, manifold: Ma
 
 
 def _check_consistent(stored: Stored, statistic: Statistic, privacy: Privacy, noise: Mechanism) -> None:
-    """Compare what is stored with what follows from the rest: the sensitivity, the cost of the noise, and the privacy."""
+    """Compares the stored sensitivity, cost and privacy with those that follow from the other fields."""
     apart, ball = stored["sensitivity"] + 2.0 * stored["tolerance"], statistic.ball
     if isinstance(noise, TangentMechanism):
         assert ball is not None
@@ -880,7 +914,7 @@ def _check_consistent(stored: Stored, statistic: Statistic, privacy: Privacy, no
     else:
         true = intrinsic_cost(noise.manifold, noise.family, apart / noise.scale)
     stated = noise.cost if isinstance(noise.cost, type(true)) else PureCost(noise.cost.epsilon)
-    # the numbers of a receipt are rounded to floats, and tolerances were other ones in other versions
+    # the numbers of a receipt are rounded to floats, and other versions used other tolerances
     enough = statistic.sensitivity(stored["n"] or 1) * (1.0 - 1e-9) <= stored["sensitivity"]
     if stored["geodp"] == __version__:
         enough = enough and statistic.tolerance * (1.0 - 1e-9) <= stored["tolerance"]
@@ -895,7 +929,7 @@ def _check_consistent(stored: Stored, statistic: Statistic, privacy: Privacy, no
 
 
 def _check_grid(stored: Stored, statistic: Statistic, noise: Mechanism, drawn: Array) -> None:
-    """An exact draw is rounded to a grid that follows from its noise. In flat spaces what was drawn is itself on the grid."""
+    """Checks the grid, which follows from the noise. In flat spaces the drawn vector itself must lie on it."""
     if stored["geodp"] == __version__ and stored["grid"] != noise.grid:
         raise _InvalidField("its grid must be the one that follows from its noise")
     if statistic.ball is None and isinstance(noise.manifold, Euclidean):
@@ -916,7 +950,7 @@ def _stored_point(stored: Any, manifold: Manifold) -> Array:
 
 def _check_law(noise: IntrinsicMechanism) -> None:
     try:
-        assert noise.law  # which exists only for some scales
+        assert noise.law  # raises unless the law exists at this scale
     except ValueError:
         raise _InvalidField(f"there is no noise of its scale on {noise.manifold}") from None
 
@@ -936,5 +970,5 @@ def _stored_cost(stored: Stored, parts: dict[str, Release], own: Privacy, privac
 
 
 def _finite(value: float) -> float | None:
-    """Infinity has no place in JSON: null says that there is no such bound."""
+    """None for infinity, which JSON does not have: null means that there is no such bound."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-r"""What private means say about the population: confidence regions, and comparisons of two groups.
+r"""Inference about the population from private means: confidence regions, and comparisons of two groups.
 
 Everything here is computed from releases, so it costs no privacy. A release differs from the mean of the population for two
 reasons: the records are a sample, and noise was added.
@@ -10,22 +10,22 @@ Hessian of half the mean squared distance. On spaces without positive curvature 
 covariance ``C/n``, over ``h``. Its shape is not bounded by that of ``C`` (an ellipsoid of ``C/n`` may cover far too little),
 so regions are balls.
 
-*The spread.* The sum of the eigenvalues of ``C`` is the mean squared distance to the mean, which is least there. It is
-bounded from the released variance or covariance: about the centre as it is, or about the tangent mean times the square of what
-``exp`` stretches in the ball at most. To that comes what noise may have taken off the release. The proportions of the
-eigenvalues are those released; without them (from a variance, or from the ball alone) all of the spread is taken to be in
-one direction, which makes the largest errors.
+*The spread.* The sum of the eigenvalues of ``C`` is the mean squared distance to the mean, and no other point has a smaller one.
+The released variance or covariance bounds it: about the centre directly, about the tangent mean after multiplication by the
+square of the largest factor by which ``exp`` stretches lengths in the ball. The amount that noise may have subtracted from the
+release is added. The proportions of the eigenvalues are the released ones; without them (from a variance, or from the ball alone)
+all of the spread is assumed to be in one direction, which gives the largest errors.
 
 *The Hessian.* ``h = sqrt(kappa) r cot(sqrt(kappa) r)`` holds for all records in a ball of radius ``r``. If these are on
-average closer to the mean it is larger: ``g(y) = sqrt(y) cot sqrt(y)`` is concave, so that ``h >= 1 - (1 - g(Y)) kappa v/Y``
+average closer to the mean, ``h`` is larger: ``g(y) = sqrt(y) cot sqrt(y)`` is concave, so ``h >= 1 - (1 - g(Y)) kappa v/Y``
 for records at squared distances up to ``Y/kappa`` and on average at most ``v``.
 
-*Noise* points anywhere with the same probability, and its length has a known law. The two add up by the law of cosines of
+*Noise* has a uniform direction, and its length has a known law. The two errors are added by the law of cosines of
 the lowest curvature, which on any space bounds the third side from above (Toponogov). Lengths and angles are drawn with a
 fixed seed.
 
-*What is approximate*: the central limit theorem, and that the proportions of the released eigenvalues are those of ``C``.
-Measured coverage is in the documentation. The population is that of clipped records.
+*What is approximate*: the central limit theorem, and the use of the released proportions of eigenvalues for those of ``C``.
+The documentation has the measured coverage. The population is that of clipped records.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ Spread = VarianceRelease | CovarianceRelease
 
 #: Draws for a region and for a p-value.
 _DRAWS, _MANY_DRAWS = 40_000, 100_000
-#: Of the probability of error this part is for a spread that noise made too small.
+#: The part of the error probability that is reserved for a spread that noise made too small.
 _FOR_SPREAD = 0.1
-#: In a p-value that probability is this.
+#: That probability in a p-value.
 _LEAST_P = 1e-4
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class ConfidenceRegion(Shown):
-    """A geodesic ball about a private mean that holds the mean of the population with probability ``level``, nearly.
+    """A geodesic ball about a private mean that contains the mean of the population with probability nearly ``level``.
 
-    ``sampling`` and ``noise`` are the radii that either would need by itself.
+    ``sampling`` and ``noise`` are the radii that each error alone would need.
     """
 
     mean: Release
@@ -86,12 +86,12 @@ class ConfidenceRegion(Shown):
 
     @property
     def private(self) -> bool:
-        """Whether it is made of releases, and not of simulations."""
+        """Whether it was computed from releases, and not from simulations."""
         return self.mean.private and self.spread.private
 
     @property
     def says_nothing(self) -> bool:
-        """Whether it is as large as the public ball, so that this would have told as much."""
+        """Whether it is as large as the public ball, and so says no more than the ball."""
         return self.radius >= _ball(self.mean).radius
 
     def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
@@ -113,7 +113,7 @@ class ConfidenceRegion(Shown):
         return json.dumps({"geodp": self.mean.version, "summary": "confidence region", **numbers, **about}, indent=2)
 
     def verdict(self) -> str:
-        """What the region says, in a line: against the spread, and what it is made of."""
+        """One line on what the region says: its main source of error, and its size compared with the spread."""
         if self.says_nothing:
             return "this region says nothing: it is as large as the public ball"
         larger = "noise" if self.noise > self.sampling else "sampling"
@@ -137,9 +137,9 @@ class ConfidenceRegion(Shown):
 
 
 def confidence_region(mean: Release, spread: Spread, level: float = 0.95) -> ConfidenceRegion:
-    r"""A geodesic ball that holds the Fréchet mean of the population with probability ``level``, nearly.
+    r"""A geodesic ball that contains the Fréchet mean of the population with probability nearly ``level``.
 
-    It allows for sampling error and for noise. The theory, and what is approximate, is in :mod:`geodp.regions`. It costs no
+    It includes sampling error and noise. :mod:`geodp.regions` has the theory, and says what is approximate. It costs no
     privacy beyond that of the two releases.
 
     Parameters
@@ -182,7 +182,7 @@ def confidence_region(mean: Release, spread: Spread, level: float = 0.95) -> Con
 
     radius, sampling = radius_for(flatness(ball))
     radius, sampling = radius_for(_least_hessian(mean, float(eigenvalues.sum()), radius))
-    # the mean of the population is in the ball, but the release need not be
+    # the mean of the population is in the ball, but the release may be outside
     farthest = float(ball.manifold.raw_dist(ball.center, mean.value)) + ball.reach
     radius = min(radius + mean.tolerance, mean.manifold.diameter, farthest)
     return ConfidenceRegion(mean, spread, level, radius, sampling, mean.error_quantile(level))
@@ -197,16 +197,16 @@ class Comparison(Shown):
     second: Release
     distance: float
     p_value: float
-    #: How far apart sampling and noise alone put them: in half of all cases farther than the first number, in one of twenty than
-    #: the second.
+    #: Quantiles of the distance that sampling and noise alone cause: half of all cases exceed the first, one in twenty the
+    #: second.
     by_chance: tuple[float, float]
     spread_known: tuple[bool, bool]
-    #: Whether none of the spreads is a simulation.
+    #: Whether all spreads are real releases.
     private_spreads: bool = True
 
     @property
     def private(self) -> bool:
-        """Whether it is made of releases, and not of simulations."""
+        """Whether it was computed from releases, and not from simulations."""
         return self.first.private and self.second.private and self.private_spreads
 
     def to_json(self) -> str:
@@ -229,7 +229,7 @@ class Comparison(Shown):
         )
 
     def verdict(self) -> str:
-        """What the comparison says, in a line."""
+        """One line on what the comparison says."""
         if self.p_value < 0.05:
             return (
                 f"the means differ: chance alone would put them this far apart in less than {_above(self.p_value)} of all cases"
@@ -257,26 +257,26 @@ class Comparison(Shown):
 
 
 def _above(p: float) -> str:
-    """One of the usual levels that a p-value is below."""
+    """The smallest of the usual levels that a p-value is below."""
     return next(f"{100.0 * level:g}%" for level in (0.001, 0.01, 0.05) if p < level)
 
 
 def compare(
     first: Release, second: Release, first_spread: Spread | None = None, second_spread: Spread | None = None
 ) -> Comparison:
-    r"""Do two groups have the same mean? The distance of two private means, and how rarely chance alone puts them that far apart.
+    r"""Tests whether two groups have the same mean, from the distance between two private means.
 
     The null hypothesis is that the two populations, clipped into the ball, have the same Fréchet mean; the two samples are
-    independent and no person is in both. The p-value takes the spread at its upper bound, so it is rather too large than too
-    small; it is never below 0.0001. The theory, and what is approximate, is in :mod:`geodp.regions`.
+    independent and no person is in both. The p-value uses an upper bound on the spread, so it tends to be too large rather than
+    too small; it is never below 0.0001. :mod:`geodp.regions` has the theory, and says what is approximate.
 
     Parameters
     ----------
     first, second
         Releases of :func:`geodp.private_mean` in the same ball.
     first_spread, second_spread
-        A variance or a covariance of the same records as either, in the same ball. Without one the spread is taken to be as large
-        as the ball allows, and only large differences show.
+        A variance or a covariance of the records of each group, in the same ball. Without one the largest spread that the ball
+        allows is assumed, and only large differences are detected.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere, private_covariance, private_mean
@@ -290,7 +290,9 @@ def compare(
     """
     ball = _checked_mean(first, "the first release")
     if _checked_mean(second, "the second release") != ball:
-        raise ValueError("the two means are of records in different balls, which by themselves move means: use one ball for both")
+        raise ValueError(
+            "the two means are of records in different balls, and the ball itself moves a mean: use one ball for both"
+        )
     rng = np.random.default_rng(23)
     dim, bend = ball.manifold.dim, math.sqrt(-ball.manifold.lowest_curvature)
     total = np.zeros(dim)
@@ -301,7 +303,7 @@ def compare(
         variance = float(eigenvalues.sum())
         away = mean.error_quantile(0.999) + 4.0 * math.sqrt(variance / _count(mean)) / flatness(ball)
         least = _least_hessian(mean, variance, away)
-        # if the largest eigenvalues of both are along the same direction, errors are largest
+        # errors are largest if the largest eigenvalues of both are along the same direction
         total += np.sort(eigenvalues)[::-1] / (_count(mean) * least**2)
     by_chance = _lengths(rng.standard_normal((_MANY_DRAWS, dim)), total, first_spread, second_spread)
     for mean in (first, second):
@@ -349,7 +351,7 @@ def _checked_spread(spread: Any, mean: Release, name: str) -> None:
         raise TypeError(f"{name} must be a release of private_covariance or private_variance but is {kind}")
     if spread.ball != mean.ball:
         raise ValueError(f"{name} is about records in another ball than the mean: release both in the same ball")
-    # where the numbers are private, each release has drawn its own
+    # if the numbers are private, each release has drawn its own
     if spread.unit != mean.unit or (spread.n != mean.n and spread.count is None and mean.count is None):
         raise ValueError(
             f"{name} is about {spread.n} {spread.unit}s but the mean about {mean.n} {mean.unit}s: give releases of the same data"
@@ -360,7 +362,10 @@ def _checked_spread(spread: Any, mean: Release, name: str) -> None:
 
 
 def _eigenvalues(mean: Release, spread: Spread | None, q: float) -> Array:
-    """Of the covariance of logarithms at the mean: their sum is an upper bound with probability ``q``. Zeros are added."""
+    """Eigenvalues of the covariance of logarithms at the mean, filled up with zeros.
+
+    With probability ``q`` their sum is an upper bound on the true sum.
+    """
     ball = _ball(mean)
     found = np.zeros(ball.manifold.dim)
     if not isinstance(spread, CovarianceRelease):
@@ -379,7 +384,7 @@ def _eigenvalues(mean: Release, spread: Spread | None, q: float) -> Array:
 
 
 def _least_hessian(mean: Release, variance: float, away: float) -> float:
-    """A lower bound on the Hessian at a point within ``away`` of the release that is at this mean squared distance of records."""
+    """The least Hessian at a point within ``away`` of the release, at mean squared distance ``variance`` from records."""
     ball = _ball(mean)
     kappa = ball.manifold.curvature
     if kappa == 0.0:
@@ -395,8 +400,8 @@ def _least_hessian(mean: Release, variance: float, away: float) -> float:
 def _lengths(normal: Array, variances: Array, *spreads: Spread | None) -> Array:
     """The lengths of normal vectors with these variances.
 
-    Where a variance alone is known, all of it in one direction makes the largest errors, and all directions alike the largest
-    typical ones: the larger of the two.
+    If only a variance is known, putting all of it in one direction gives the largest errors, and spreading it evenly the largest
+    typical ones: this takes the larger of the two.
     """
     lengths = np.sqrt(np.square(normal) @ variances)
     if all(isinstance(spread, CovarianceRelease) for spread in spreads):
@@ -406,7 +411,7 @@ def _lengths(normal: Array, variances: Array, *spreads: Spread | None) -> Array:
 
 # ---------------------------------------------------------------------- noise
 
-#: Probabilities at which quantiles of the length of noise are taken; between them they are interpolated.
+#: Probabilities at which quantiles of the length of noise are computed; values between are interpolated.
 _LEVELS = np.concatenate([np.linspace(0.0, 0.99, 100), 1.0 - np.geomspace(0.01, 1e-7, 51)[1:]])
 
 
@@ -431,7 +436,7 @@ def _third_side(first: Array, second: Array, cosines: Array, bend: float) -> Arr
 
     The cosines are those of the exterior angle: with 1 the sides add up.
     """
-    first, second = (np.minimum(side, 1e150) for side in (first, second))  # longer ones have no square
+    first, second = (np.minimum(side, 1e150) for side in (first, second))  # squares of longer sides overflow
     if bend == 0.0:
         return np.sqrt(np.maximum(first**2 + second**2 + 2.0 * first * second * cosines, 0.0))
     a, b = (np.minimum(bend * side, 300.0) for side in (first, second))

@@ -1,24 +1,23 @@
 """The path from private records to a release with a receipt: the only place where data, noise and budget meet.
 
 A release checks the budget, computes the statistic, charges the budget, draws, and writes the receipt, in this order. A crash
-after the charge loses budget, never privacy. Where the number of records is private it is drawn first, so the charge comes first.
+after the charge loses budget, never privacy. If the number of records is private, it is drawn first, so the charge comes first.
 
-*Persons.* All records of a person become one point or vector by a function of these records alone, which lies where those of
-records lie: a mean of points in a ball is in the ball, and a mean of vectors no longer than the longest. So every theorem about
+*Persons.* All records of a person become one point or vector by a function of these records alone. It obeys the same bounds as a
+record: a mean of points in a ball is in the ball, and a mean of vectors is no longer than the longest. So every theorem about
 ``n`` records holds for ``n`` persons.
 
-*Private numbers* (``neighbours="add-remove"``). **Claim**: a statistic of ``N`` members out of ``n``, chosen at random, with
-members that are no points in place of missing ones, costs no more under adding or removing a member than under replacing one,
-besides the noisy count that ``N`` comes from. *Proof.* Given ``N``, draw a random set of ``N`` from the longer list, of ``n + 1``
-members. If the new member is in it, put another one in its place, at random from those that are left, or one that is no point if
-none is: that is a random set of ``N`` from the shorter list. So the two sets can be drawn together such that they differ by one
-replacement at most, and a mixture of pairs that are each private is private. Under a replacement the number does not change at
-all, so neither does the law of ``N``, and sets of the same places differ by one replacement at most. All of this is about given
-``N``, which is released.
+*Private numbers* (``neighbours="add-remove"``). **Claim**: take a statistic of ``N`` members chosen at random out of ``n``, with
+invalid members in place of missing ones. Besides the noisy count that gives ``N``, it costs no more under adding or removing a
+member than under replacing one. *Proof.* Given ``N``, draw a random set of ``N`` from the longer list, of ``n + 1`` members. If
+the new member is in it, replace it by one of the others that are left, at random, or by an invalid one if none is left: that is a
+random set of ``N`` from the shorter list. So the two sets can be drawn together such that they differ by one replacement at most,
+and a mixture of pairs that are each private is private. Under a replacement the number does not change, so neither does the law
+of ``N``, and sets of the same positions differ by one replacement at most. All of this holds given ``N``, which is released.
 
-*Groups.* If labels are public, a replacement stays in its group, and the releases of all others do not change: all together cost
-what one costs (McSherry 2009). If they are private, adding or removing a member changes one group, and replacing one may change
-two, in each of which it is added or removed: that costs what two releases cost.
+*Groups.* If labels are public, a replacement stays in its group, and the releases of all other groups do not change: all together
+cost as much as one (McSherry 2009). If they are private, adding or removing a member changes one group, and replacing one may
+change two, in each of which a member is added or removed: that costs as much as two releases.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ from geodp.receipt import (
     cost_of_parts,
     parts_of,
 )
-from geodp.records.chunks import only_the_kind
-from geodp.records.dataset import Change, Dataset, Labels, Members, Who
+from geodp.records.chunks import hiding_error_text
+from geodp.records.dataset import Change, Dataset, DatasetOptions, Labels, Members
 from geodp.statistics.counts import Count, Coverage
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean
@@ -80,7 +79,7 @@ T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
-    """What every ``private_*`` function takes besides the privacy: a budget to charge, and who the records are."""
+    """The keyword arguments of every ``private_*`` function besides the privacy and the data set: a budget to charge."""
 
     ledger: Ledger | None
     dataset: str | None
@@ -90,7 +89,7 @@ class Options(TypedDict, total=False):
 
 
 class MeanOptions(Options, total=False):
-    """What :func:`private_mean` takes besides."""
+    """Further keyword arguments of :func:`private_mean`."""
 
     mechanism: MechanismName
     law: Family | None
@@ -148,19 +147,18 @@ def private_mean(
     project: bool | None = None,
     simulate: np.random.Generator | None = None,
     progress: Progress | bool | None = None,
-    **who: Unpack[Who],
+    **who: Unpack[DatasetOptions],
 ) -> Release | GroupedRelease:
     r"""The Fréchet mean of records in a public ball, released with differential privacy.
 
     *Public*: the manifold, the ball, the number of records, the privacy and all other arguments. *Private*: the values of the
-    records. *Neighbours*: data sets of the same size that differ by replacing one record. ``who`` may say otherwise: that a
-    person has several records, that their number is private too, that they are in groups. See :mod:`geodp.release` for the
-    proofs.
+    records. *Neighbours*: data sets of the same size that differ by replacing one record. ``who`` can change this: a person may
+    have several records, their number may be private too, and they may be in groups. :mod:`geodp.release` has the proofs.
 
-    Every record is clipped into the ball by itself (what is no point of the manifold becomes its centre); the mean of the
-    clipped records is computed to a public tolerance; noise hides it. How far one record can move the mean:
-    :func:`geodp.sensitivity`. Why the noise is enough: :mod:`geodp.mechanisms.intrinsic` and :mod:`geodp.mechanisms.tangent`.
-    It is drawn by a program over exact real numbers from the operating system's entropy, and what is released is a function of
+    Every record is clipped into the ball by itself (a record that is not a point of the manifold becomes the centre). The mean of
+    the clipped records is computed to a public tolerance, and noise is added. :func:`geodp.sensitivity` says how far one record
+    can move the mean; :mod:`geodp.mechanisms.intrinsic` and :mod:`geodp.mechanisms.tangent` prove that the noise is enough. A
+    program over exact real numbers draws the noise from the operating system's entropy, and the released value is a function of
     that draw rounded to a public grid (:mod:`geodp.laws.exact`).
 
     Parameters
@@ -174,25 +172,25 @@ def private_mean(
         (Gaussian). See :mod:`geodp.privacy.notions`.
     mechanism, law
         ``"intrinsic"`` noise on the manifold, or ``"tangent"`` noise in the tangent space at the centre of the ball;
-        ``"laplace"`` or ``"gaussian"``. By default, of all that keep the privacy, the one with the smallest guaranteed
-        expected error; :func:`geodp.plan` shows them side by side.
+        ``"laplace"`` or ``"gaussian"``. By default the mechanism with the smallest guaranteed expected error that provides the
+        privacy; :func:`geodp.plan` lists them all.
     bound
         The sensitivity bound, see :func:`geodp.sensitivity`.
     coverage
         A part of the privacy, such as 0.05, to spend on noisy counts of the records that are valid and in the ball
-        (:func:`private_coverage`). Without it nothing is known about them.
+        (:func:`private_coverage`). Without it the release does not say how many there are.
     ledger, dataset
-        A budget to charge. What is left is looked at before any long work. The charge is made after the mean
-        and before the draw: a crash in between loses budget, never privacy. If the ledger cannot keep the receipt after that,
-        the release is returned all the same, with a warning.
+        A budget to charge. It is checked before any long work. The charge is made after the mean
+        and before the draw: a crash in between loses budget, never privacy. If the ledger cannot store the receipt after that,
+        the release is still returned, with a warning.
     project
-        Whether to move a draw that fell outside the ball to its boundary. By default that is done where it cannot
+        Whether to move a draw outside the ball to its boundary. By default that is done if it cannot
         increase the error: for tangent noise always; for intrinsic noise on simply connected spaces without positive curvature
         and on spheres up to a third of the way round.
     simulate
         A generator for fast seeded floating-point draws, for studies. The result is then NOT PRIVATE.
     progress
-        As for :func:`geodp.frechet_mean`; what it is told about passes depends on the data and must not be published.
+        As for :func:`geodp.frechet_mean`. Its arguments depend on the data and must not be published.
     who
         ``unit``, ``neighbours``, ``by``, ``groups`` and ``labels``, as for :class:`geodp.Dataset`; or give a data set for ``x``.
         With ``by`` the result is a :class:`geodp.GroupedRelease`: a mapping from the names of the groups to their releases.
@@ -234,12 +232,12 @@ def private_summary(
     dataset: str | None = None,
     simulate: np.random.Generator | None = None,
 ) -> Release:
-    r"""A summary of your own that lives on a manifold, released with differential privacy.
+    r"""Your own summary, a point of a manifold, released with differential privacy.
 
     *Public*: the manifold and all arguments but ``value``. *Private*: ``value``, a summary ``f(D)`` of a data set ``D``.
-    *Neighbours*: those of your claim; say who they are in ``neighbours``. **Your claim**: ``dist(f(D), f(D')) <= sensitivity``
-    for all neighbours ``D`` and ``D'``, in the geodesic distance of the manifold, numerical error of the computed values
-    included. The library cannot check this; you must. The receipt says so.
+    *Neighbours*: those of your claim, which you name in ``neighbours``. **Your claim**: ``dist(f(D), f(D')) <= sensitivity``
+    for all neighbours ``D`` and ``D'``, in the geodesic distance of the manifold, including the numerical error of the computed
+    values. The library cannot check this; you must. The receipt says so.
 
     *Theorem*: under that claim, Theorem 1 of Reimherr, Bharath and Soto (2021) for intrinsic Laplace noise, and the theorems of
     :mod:`geodp.mechanisms.intrinsic` and :mod:`geodp.mechanisms.tangent` for the others.
@@ -247,17 +245,17 @@ def private_summary(
     Parameters
     ----------
     value
-        One point of the manifold. If it is none, that is a ``ValueError``, and nothing is charged.
+        One point of the manifold. Anything else raises a ``ValueError``, and nothing is charged.
     sensitivity
         Your claim.
     epsilon, delta, rho, mu, mechanism, law, ledger, dataset, simulate
         As for :func:`private_mean`.
     base, radius
         For tangent noise, on spaces without positive curvature: a second claim, that the value is within ``radius`` of the public
-        point ``base`` for every data set. A value that is not is a ``ValueError``. Without them there is intrinsic noise only.
-        ``base`` is the manifold's origin by default.
+        point ``base`` for every data set. A value outside raises a ``ValueError``. Without them only intrinsic noise is
+        available. ``base`` is the manifold's origin by default.
     neighbours
-        Who the claim is about. A ledger refuses a charge about other neighbours than its budget's.
+        The kind of neighbours of the claim. A ledger refuses a charge for another kind than its budget's.
 
     >>> import numpy as np
     >>> from geodp import Sphere
@@ -275,7 +273,7 @@ def private_summary(
         raise ValueError(f"the sensitivity must be positive and finite but is {claim:g}: how far can one record move the value?")
     statistic = ClaimedSummary(manifold, claim, _summary_ball(manifold, base, radius))
     if not is_line(neighbours):
-        raise ValueError("neighbours must be a line of text that says who they are")
+        raise ValueError("neighbours must be a line of text that names them")
     order = Order(statistic, privacy, mechanism, law, neighbours=neighbours)
     noise = order.measurement(1).noise
     refuse_mask(value, "the value")
@@ -324,7 +322,7 @@ def private_coverage(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     simulate: np.random.Generator | None = None,
-    **who: Unpack[Who],
+    **who: Unpack[DatasetOptions],
 ) -> Release | GroupedRelease:
     r"""How many records are valid, and how many are in the ball: noisy counts, released with differential privacy.
 
@@ -333,7 +331,7 @@ def private_coverage(
     root of two (:class:`geodp.statistics.counts.Coverage`), and Laplace or Gaussian noise in the plane hides it
     (:mod:`geodp.mechanisms.intrinsic`, the flat case).
 
-    This is how a curator may learn that a whole column was read wrongly, or that a ball was guessed badly. Arguments are those of
+    In this way a curator may learn that a whole column was read wrongly, or that the ball does not fit. Arguments are those of
     :func:`private_mean`.
 
     >>> import numpy as np
@@ -388,18 +386,18 @@ def private_projected_mean(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     simulate: np.random.Generator | None = None,
-    **who: Unpack[Who],
+    **who: Unpack[DatasetOptions],
 ) -> Release | GroupedRelease:
-    r"""Where records on a compact space point on average: no ball is needed, and they may be anywhere.
+    r"""The projected mean of records on a compact space. It needs no ball, and the records may be anywhere.
 
     *Public*: the manifold, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same
     size that differ by replacing one record. *Theorem*: the records are averaged as vectors of a space around the manifold,
-    where one of them moves the mean by at most the diameter of the manifold over ``n``
-    (:class:`geodp.statistics.projected.ProjectedMean`); Laplace or Gaussian noise hides that vector, and the point next to it
-    is computed from what was released. What is no point of the manifold counts as its origin.
+    where one record moves the mean by at most the diameter of the manifold over ``n``
+    (:class:`geodp.statistics.projected.ProjectedMean`). Laplace or Gaussian noise is added to that vector, and the nearest point
+    of the manifold is computed from the result. Records that are not points of the manifold count as its origin.
 
-    The error bar is computed from the release itself: a long mean vector, of records that agree, is turned less by the same
-    noise. Arguments are those of :func:`private_mean`.
+    The error bar is computed from the release itself: if the records agree, the mean vector is long and the same noise turns it
+    less. Arguments are those of :func:`private_mean`.
 
     >>> import numpy as np
     >>> from geodp import Sphere
@@ -411,7 +409,7 @@ def private_projected_mean(
     if not isinstance(manifold, Manifold):
         raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
     statistic = ProjectedMean(manifold)
-    assert statistic.embedding  # or a sentence why there is none
+    assert statistic.embedding  # raises if the manifold has none
     order = Order(statistic, privacy_of(epsilon, delta, rho, mu))
     return released(order, Dataset.of(x, who), ledger, dataset, simulate)
 
@@ -419,19 +417,19 @@ def private_projected_mean(
 def _summary_ball(manifold: Manifold, base: ArrayLike | None, radius: float | None) -> Ball | None:
     if radius is None:
         if base is not None:
-            raise ValueError("a base point goes with a radius about it that holds the value: give both or neither")
+            raise ValueError("a base point needs a radius about it that contains the value: give both or neither")
         return None
     if not math.isinf(manifold.injectivity_radius):
         raise ValueError(
-            f"tangent noise for summaries is for spaces without positive curvature, and {manifold} is none: leave out base and "
+            f"tangent noise for summaries is for spaces without positive curvature, which {manifold} is not: leave out base and "
             "radius"
         )
     return Ball(manifold, manifold.origin if base is None else base, radius)
 
 
 def _one_array(value: ArrayLike, manifold: Manifold) -> Array:
-    """The value as floats of the shape of a point; nothing else is looked at."""
-    with only_the_kind():
+    """The value as floats with the shape of a point. Checks nothing else."""
+    with hiding_error_text():
         array = np.asarray(value)
     point = manifold.read(array, "the value")
     if point.shape != manifold.point_shape:
@@ -440,7 +438,7 @@ def _one_array(value: ArrayLike, manifold: Manifold) -> Array:
 
 
 def _one_point(point: Array, statistic: ClaimedSummary, noise: Mechanism) -> Array:
-    """The point that the value stands for. It is private: no sentence tells a number of it."""
+    """The point that the value describes. It is private, so no message quotes it."""
     manifold, ball = statistic.codomain, statistic.ball
     wrong = ValueError(f"the value is not a point of {manifold}: manifold.check_point(value) tells you, and only you, why")
     if not manifold.valid(point):
@@ -451,7 +449,7 @@ def _one_point(point: Array, statistic: ClaimedSummary, noise: Mechanism) -> Arr
             raise ValueError(f"the value is not within {ball.radius:g} of the base point, as was claimed: claim a larger radius")
         return point
     try:
-        # the exact sampler may refuse what passes in floats, such as a matrix that is all but singular: not after the charge
+        # the exact sampler may refuse a value that passes in floats, such as a nearly singular matrix: find out before the charge
         noise.draw(point, NotPrivate(0))
     except ValueError:
         raise wrong from None
@@ -466,7 +464,7 @@ class Account(NamedTuple):
 
     @classmethod
     def of(cls, ledger: Any, dataset: Any, simulate: Any) -> Account:
-        """The account, or a sentence about what does not go together."""
+        """The account; raises if the arguments do not fit together."""
         if (ledger is None) != (dataset is None):
             raise ValueError("a ledger and the name of a data set in it go together: give both or neither")
         if ledger is not None and not _is_ledger(ledger):
@@ -476,12 +474,12 @@ class Account(NamedTuple):
         return cls(ledger, dataset)
 
     def check_open(self) -> None:
-        """Before any work: whether there is such a budget."""
+        """Checks, before any work, that there is such a budget."""
         if self.ledger is not None and self.dataset is not None:
             self.ledger.remaining(self.dataset)
 
     def check(self, cost: Cost, privacy: Privacy, neighbours: str = REPLACE_ONE) -> None:
-        """Before long work: whether the charge would be refused now. What counts is the charge."""
+        """Raises, before long work, if the charge would be refused now. Only the charge itself decides."""
         if self.ledger is not None and self.dataset is not None:
             self.ledger.check(self.dataset, cost=cost, privacy=privacy, neighbours=neighbours)
 
@@ -493,18 +491,18 @@ class Account(NamedTuple):
         return self.ledger.charge(self.dataset, cost=cost, privacy=privacy, neighbours=neighbours, what=purpose).id
 
     def attach(self, charge: int | None, receipt: Callable[[], str]) -> None:
-        """Keep the receipt with its charge. The budget is spent and the value drawn: a failure must not take the value along."""
+        """Stores the receipt with its charge. The budget is spent and the value drawn, so a failure must not lose the value."""
         if self.ledger is None or charge is None:
             return
         try:
             self.ledger.attach(charge, receipt())
         except Exception as error:
-            # of the ledger's sentence only what happened: its advice, to try again, would be wrong here
+            # quote only what happened: the ledger's advice, to try again, would be wrong here
             from geodp.privacy.ledger import LedgerError
 
             why = str(error).partition(": ")[0] if isinstance(error, LedgerError) else type(error).__name__
             with warnings.catch_warnings():
-                warnings.simplefilter("always")  # where warnings are errors it would take the value along after all
+                warnings.simplefilter("always")  # a warning turned into an error would lose the value
                 warnings.warn(
                     f"charge {charge} is entered and the release is made, but its receipt could not be kept in the ledger "
                     f"({why}). Do not release again: store this one with ledger.attach(release.charge, release.to_json())",
@@ -513,7 +511,7 @@ class Account(NamedTuple):
 
 
 def _callers_level() -> int:
-    """How many calls up the code is that is not of this package: a warning is about that."""
+    """The stack level of the caller outside this package, which a warning points to."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "geodp":
         level, frame = level + 1, frame.f_back
@@ -526,7 +524,7 @@ def _callers_level() -> int:
 @final
 @dataclass(frozen=True)
 class Order:
-    """What is asked of a data set: everything but its records, and all of it public."""
+    """A request for a release: everything except the records, and all of it public."""
 
     statistic: Statistic
     privacy: Privacy
@@ -548,7 +546,7 @@ class Order:
 
     @property
     def own(self) -> Privacy:
-        """The part of the privacy that the statistic itself has."""
+        """The part of the privacy that is spent on the statistic itself."""
         return parts_of(self.privacy, self.counted, self.coverage)[1]
 
     @cached_property
@@ -568,7 +566,7 @@ class Order:
         return Order(statistic, privacy, unit=self.unit, neighbours=self.neighbours)
 
     def measurement(self, n: int) -> Measurement:
-        # of many groups, many have the same number of members
+        # cached, because many groups have the same number of members
         if n not in self._made:
             options = self.mechanism, self.law, self.project, self.neighbours
             self._made[n] = Measurement(self.statistic, n, self.own, *options)
@@ -579,13 +577,13 @@ class Order:
         return {}
 
     def cost(self, n: int) -> Cost:
-        """What a release about ``n`` members costs; where ``n`` is private, what it costs whatever that is."""
+        """The cost of a release about ``n`` members; if ``n`` is private, a cost that holds for every number."""
         own = cost_of(self.own) if self.counted else self.measurement(n).noise.cost
         parts = [part.cost(1) for part in (self.count, self.cover) if part is not None]
         return cost_of_parts([*parts, own], self.privacy)
 
     def least(self) -> int:
-        """The smallest number of members for which there is noise: it may need more than one on spaces that are compact."""
+        """The smallest number of members for which there is noise. On compact spaces it may be more than one."""
         least = 1
         while True:
             try:
@@ -598,7 +596,7 @@ class Order:
 
 
 class _Job:
-    """A release on its way: an order and its members, first computed and then drawn, with the charge in between."""
+    """A release in progress: an order and its members. It is first computed, then charged, then drawn."""
 
     def __init__(
         self,
@@ -612,7 +610,7 @@ class _Job:
         self.n = 1 if members is None else members.count
         self.true = true
         self._count: Release | None = None
-        self._least = order.least() if order.counted else 1  # or a sentence, before anything is charged
+        self._least = order.least() if order.counted else 1  # raises before anything is charged
 
     @cached_property
     def cost(self) -> Cost:
@@ -623,7 +621,7 @@ class _Job:
         return self.n if self.members is None else self.members.count
 
     def resize(self) -> None:
-        """Draw how many members to use; drop some at random, or add some that are no points."""
+        """Draws how many members to use, and drops some at random or adds invalid ones."""
         order, members = self.order, self.members
         assert members is not None
         assert order.count is not None
@@ -633,7 +631,7 @@ class _Job:
         self.members = members.resized(self.n, chance)
 
     def compute(self, order: Order) -> Array:
-        """What noise is to hide."""
+        """The private value, to which noise will be added."""
         statistic: Any = order.statistic
         members = self.members
         assert members is not None
@@ -645,7 +643,7 @@ class _Job:
         return self.order.measurement(max(1, self._used))
 
     def draw(self, account: Account, charge: int | None, drawn: Draw | None) -> Release:
-        """The release with its noise, drawn now unless it was before."""
+        """The release with its noise, which is drawn now unless it is given."""
         order, cover = self.order, None
         if order.cover is not None:
             cover = self._drawn(order.cover, self.compute(order.cover))
@@ -679,7 +677,7 @@ class _Job:
 def released(
     order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: Any, progress: Progress | bool | None = None
 ) -> Any:
-    """The release of what was ordered, or one for each group."""
+    """The release that was ordered, or one for each group."""
     account = Account.of(ledger, dataset, simulate)
     _check_options(None, simulate)
     account.check_open()
@@ -691,14 +689,14 @@ def released(
         return _one_release(_Job(order, members, simulate, progress), account)
     whole = order
     if data.labels == "private":
-        # a record that changes its group leaves one and enters another: two releases of which each protects that
+        # a record that changes its group leaves one group and enters another, so two releases must each protect it
         share = order.privacy if counted else halves(order.privacy)
         order = replace(order, privacy=share, counted=True, neighbours=add_or_remove_one(unit))
     groups = members.groups()
     jobs: dict[Any, _Job] = {name: _Job(order, members.select(keep), simulate) for name, keep in groups.items()}
     for job in jobs.values():
         if job.n == 0 and not order.counted:
-            # a public group without records: its release says nothing, and everyone may know
+            # a public group without records: its release says nothing, and that is public
             job.members = members.select(np.arange(0), 1)
     return _group_releases(jobs, whole, account)
 
@@ -735,7 +733,7 @@ def _group_releases(jobs: dict[Name, _Job], whole: Order, account: Account) -> G
 
 
 def _releases(jobs: list[_Job], cost: Cost, whole: Order, what: str, account: Account) -> tuple[int | None, list[Release]]:
-    """Check the budget, compute, charge, draw. Where the numbers of members are drawn, all the rest comes after that."""
+    """Checks the budget, computes, charges, draws. If the numbers of members are private, they are drawn first."""
     if jobs[0].simulate is not None:
         with reproducible():
             return _made(jobs, cost, whole, what, account)
@@ -756,7 +754,7 @@ def _made(jobs: list[_Job], cost: Cost, whole: Order, what: str, account: Accoun
 
 
 def _draws(jobs: list[_Job]) -> list[Draw | None]:
-    """Exact draws for many jobs; those with the same noise together. A single job draws for itself, and so do simulations."""
+    """Exact draws for many jobs, made together for equal noise. A single job and simulations draw by themselves."""
     drawn: list[Draw | None] = [None] * len(jobs)
     if len(jobs) == 1 or jobs[0].simulate is not None:
         return drawn
@@ -771,7 +769,7 @@ def _draws(jobs: list[_Job]) -> list[Draw | None]:
 
 
 def _compute(jobs: list[_Job]) -> None:
-    """What noise is to hide, for every job; means of many groups together, which is much faster than one by one."""
+    """Computes the private value of every job. Means of many groups are computed together, which is much faster."""
     statistic = jobs[0].order.statistic
     arrays = [job.members.source for job in jobs if job.members is not None]
     if len(jobs) > 1 and isinstance(statistic, FrechetMean) and all(isinstance(array, np.ndarray) for array in arrays):
@@ -785,9 +783,9 @@ def _compute(jobs: list[_Job]) -> None:
 
 
 def used(noise: Mechanism, count: Array, least: int) -> int:
-    """How many members to use after a noisy count: with a margin, so that members are dropped rather than added.
+    """How many members to use after a noisy count, with a margin so that members are dropped rather than added.
 
-    One that is added is no point, counts as the centre of the ball and would pull the mean towards it.
+    An added member is invalid, so it counts as the centre of the ball and would pull the mean towards it.
     """
     return max(least, math.floor(float(count[0]) - noise.error_quantile(0.9)))
 
@@ -804,15 +802,16 @@ def _drawn(noise: Mechanism, true: Array, simulate: np.random.Generator | None) 
 
 
 def computed(compute: Callable[[], T], said: tuple[type[Exception], ...] = (ValueError,)) -> T:
-    """What ``compute`` returns; if it fails for a reason of its own, the text of the exception, which may quote data, is lost.
+    """The result of ``compute``. If it fails, the text of the exception is hidden, because it may quote data.
 
-    Those ``said`` are about public things: the shape or the number of records, the kind of a failure to read them.
+    The text is shown only for exceptions in ``said``, which quote public things: the shape or the number of records, the kind of
+    a failure to read them.
     """
     try:
-        # where the caller has floating-point errors raise, an underflow of one record would
+        # if the caller has set floating-point errors to raise, the underflow of one record would raise
         with np.errstate(all="ignore"):
             return compute()
-    except np.linalg.LinAlgError as error:  # a ValueError, but not of ours
+    except np.linalg.LinAlgError as error:  # a ValueError, but not one of geodp
         raise RuntimeError(_HIDDEN.format(type(error).__name__)) from None
     except said:
         raise
@@ -820,7 +819,7 @@ def computed(compute: Callable[[], T], said: tuple[type[Exception], ...] = (Valu
         raise RuntimeError(_HIDDEN.format(type(error).__name__)) from None
 
 
-_HIDDEN = "the release failed with {}, whose text may hold data and is not shown"
+_HIDDEN = "the release failed with {}; its text is hidden because it may hold data"
 
 
 def _check_options(project: Any, simulate: Any) -> None:
@@ -835,6 +834,6 @@ def _flag(project: Any) -> bool | None:
 
 
 def _is_ledger(ledger: Any) -> bool:
-    from geodp.privacy.ledger import Ledger  # which takes long to load
+    from geodp.privacy.ledger import Ledger  # slow to import
 
     return isinstance(ledger, Ledger)

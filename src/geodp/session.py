@@ -24,7 +24,7 @@ from geodp.planning import Plan, plan
 from geodp.privacy.amounts import Number
 from geodp.privacy.ledger import Budget, Charge, EpsilonDelta, Ledger
 from geodp.receipt import GroupedRelease, Release
-from geodp.records.dataset import Dataset, Who
+from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import (
     Account,
     private_coverage,
@@ -93,7 +93,7 @@ class Session(Shown):
         rho: Number | None = None,
         mu: Number | None = None,
         compose: str | None = None,
-        **who: Unpack[Who],
+        **who: Unpack[DatasetOptions],
     ) -> None:
         if not isinstance(manifold, Manifold):
             raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
@@ -128,7 +128,7 @@ class Session(Shown):
             ...
         geodp.files.FileError: there is no file visits.csv
         """
-        who: Any = {name: given.pop(name) for name in list(given) if name in Who.__annotations__}
+        who: Any = {name: given.pop(name) for name in list(given) if name in DatasetOptions.__annotations__}
         return cls(Dataset.read(path, manifold, dask=dask, **who), manifold, **given)
 
     def __reduce__(self) -> NoReturn:
@@ -293,6 +293,6 @@ def release_from_json(text: str) -> Release | BallRelease | GroupedRelease:
     except (ValueError, RecursionError):
         stored = None
     if not isinstance(stored, dict) or "geodp" not in stored:
-        raise ValueError("this file is no receipt of geodp: give one that geodp mean --out wrote, or what to_json returned")
+        raise ValueError("this file is not a receipt of geodp: give one that geodp mean --out or to_json wrote")
     kinds: dict[Any, type[Release | BallRelease | GroupedRelease]] = {"ball": BallRelease, "groups": GroupedRelease}
     return kinds.get(stored.get("summary"), Release).from_json(text)

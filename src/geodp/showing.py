@@ -8,7 +8,7 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-#: A name and what is said about it. A row without a name goes on with the one before.
+#: A name and a text. A row without a name continues the one before.
 Row = tuple[str, str]
 
 _CELL = 'style="text-align: left; vertical-align: top; white-space: pre-wrap"'
@@ -48,7 +48,7 @@ def table_html(head: str, columns: Sequence[str], rows: Iterable[Sequence[str]])
 
 
 class Pictured:
-    """What has a picture. :mod:`geodp.plots` draws it, and is loaded when it is asked for: it takes long."""
+    """Objects with a picture. :mod:`geodp.plots` draws it; it is imported only then, because that is slow."""
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """A :class:`geodp.plots.Picture`, which notebooks show; also written to ``path`` (.png, .svg or .pdf) if one is given."""
@@ -56,14 +56,14 @@ class Pictured:
 
 
 class Shown(Pictured):
-    """What is a head and rows: terminals print them as text, and notebooks show them as a table."""
+    """Objects with a head and rows, which terminals print as text and notebooks show as a table."""
 
     def head(self) -> str:
         """The title."""
         raise NotImplementedError
 
     def rows(self) -> list[Row]:
-        """What is said, as rows of a name and a text."""
+        """The rows, each a name and a text."""
         raise NotImplementedError
 
     def __str__(self) -> str:

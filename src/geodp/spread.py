@@ -2,15 +2,15 @@ r"""How much records vary, released with differential privacy: variances, covari
 
 *Public*: the ball, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same size that
 differ by replacing one record. *Theorem*: how far one record can move a variance or a covariance is in
-:mod:`geodp.statistics.spread`; Laplace or Gaussian noise in a flat space hides it (:mod:`geodp.mechanisms.intrinsic`, the flat
-case), with the exact privacy curve of that noise. Everything else here is computed from what was released.
+:mod:`geodp.statistics.spread`; Laplace or Gaussian noise in a flat space is added (:mod:`geodp.mechanisms.intrinsic`, the flat
+case), with the exact privacy curve of that noise. Everything else here is computed from the release.
 
 *Which eigenvalues mean something.* The released matrix is the true one plus a symmetric matrix ``E`` of noise whose law is
 public: as a vector its direction is uniform and its length has a Gamma or a chi law. By Weyl's inequality no eigenvalue is
-further from the true one than the largest eigenvalue of ``E`` in size, ``|E|``. So a component whose eigenvalue is below the 95%
-quantile of ``|E|`` may be noise alone. The quantile is computed from the law of the length and from the spectra of random
-matrices of length 1, drawn with a fixed seed. About the mean, ``E`` also holds what the noise ``e`` of the mean ``m`` adds, at
-most ``|e| (2 |m| + |e|)``: then both parts are bounded with probability 97.5%.
+further from the true one than the largest eigenvalue of ``E`` in absolute value, ``|E|``. So a component whose eigenvalue is
+below the 95% quantile of ``|E|`` may be only noise. The quantile is computed from the law of the length and from the spectra of
+random matrices of length 1, drawn with a fixed seed. About the mean, ``E`` also contains the contribution of the noise ``e`` of
+the mean ``m``, at most ``|e| (2 |m| + |e|)``: then each part is bounded with probability 97.5%.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from geodp.manifolds.functions import symmetric_from_vector
 from geodp.manifolds.notation import Notation
 from geodp.privacy.notions import privacy_of
 from geodp.receipt import KINDS, SIMULATION, GroupedRelease, Kind, Release, written
-from geodp.records.dataset import Dataset, Labels, Who
+from geodp.records.dataset import Dataset, DatasetOptions, Labels
 from geodp.release import Options, Order, released
 from geodp.showing import Pictured, Row, table_html
 from geodp.statistics.spread import Covariance, FrechetVariance, SecondMoment, Variance
@@ -45,7 +45,7 @@ About = Literal["center", "mean"]
 
 #: With this probability no eigenvalue is further from the true one than the level of the noise.
 CONFIDENCE = 0.95
-#: Random matrices drawn for the law of the largest eigenvalue of noise, and what their sizes to the power of three add up to.
+#: The number of random matrices for the law of the largest eigenvalue of noise, and the limit for the sum of their cubed sizes.
 _SPECTRA, _MOST_WORK = 4000, 40_000_000
 
 
@@ -66,24 +66,24 @@ class VarianceRelease(Release):
 
     @property
     def about(self) -> About:
-        """What the distances are to."""
+        """The point of reference of the distances: the centre or the mean."""
         return "center" if isinstance(self.statistic, Variance) else "mean"
 
     def interval(self, q: float = 0.95) -> tuple[float, float]:
-        """An interval that holds the variance of the clipped records with probability ``q``."""
+        """An interval that contains the variance of the clipped records with probability ``q``."""
         (ball, vector), error = _given(self), self.error_quantile(q)
         middle, most = float(vector[0]), ball.radius**2
         return min(max(0.0, middle - error), most), max(0.0, min(most, middle + error))
 
     def upper(self, q: float) -> float:
-        """A number that the variance of the clipped records is below with probability ``q``, a half or more."""
+        """An upper bound on the variance of the clipped records, with probability ``q`` of at least a half."""
         q = _more_than_half(q)
         ball, vector = _given(self)
         return max(0.0, min(ball.radius**2, float(vector[0]) + _coordinate_quantile(_flat(self), q) + self.tolerance))
 
     @property
     def says_nothing(self) -> bool:
-        """Whether the expected error exceeds half of the squared radius: no guess would be further off."""
+        """Whether the expected error exceeds half of the squared radius, so that a guess would be as good."""
         return self.expected_error() > 0.5 * _given(self).ball.radius ** 2
 
     @property
@@ -116,7 +116,7 @@ class VarianceRelease(Release):
         return [("error", f"within {self.error_quantile(0.95):.3g} of {self.truth} with probability 95%")]
 
 
-_NOTHING = "this release says nothing about the spread: its expected error is as large as what it could be"
+_NOTHING = "this release says nothing about the spread: its expected error is as large as the largest possible spread"
 
 
 @final
@@ -130,7 +130,7 @@ class CovarianceRelease(Release):
 
     @property
     def about(self) -> About:
-        """What the covariance is about: the centre of the ball, or the mean of the normal coordinates."""
+        """The point of reference: the centre of the ball, or the mean of the normal coordinates."""
         return "center" if isinstance(self.statistic, SecondMoment) else "mean"
 
     @property
@@ -141,7 +141,7 @@ class CovarianceRelease(Release):
 
     @cached_property
     def base(self) -> Array:
-        """The point that the covariance is about: where the released mean of normal coordinates lands, or the centre."""
+        """The point that the covariance refers to: the one with the released mean of normal coordinates, or the centre."""
         ball = _given(self).ball
         return ball.manifold.exp(ball.center, ball.manifold.tangent(ball.center, self.mean))
 
@@ -151,10 +151,10 @@ class CovarianceRelease(Release):
         return float(np.trace(self.value))
 
     def error_quantile(self, q: float) -> float:
-        r"""A distance in the Frobenius norm that the true covariance is within with probability ``q``.
+        r"""A distance in the Frobenius norm that contains the true covariance with probability ``q``.
 
-        About the centre that is a quantile of the length of the noise: removing negative eigenvalues moves no matrix further from
-        one that has none. About the mean the noise ``(E, w e)``, of length ``Z``, moves the covariance by at most
+        About the centre it is a quantile of the length of the noise: removing negative eigenvalues never moves a matrix further
+        from one that has none. About the mean the noise ``(E, w e)``, of length ``Z``, moves the covariance by at most
         ``|E| + |e| (2 |m| + |e|) <= Z sqrt(1 + (2 |m|/w)^2) + (Z/w)^2`` with the released mean ``m``.
         """
         return float(self._moved(self.noise.error_quantile(q))) + self.tolerance
@@ -163,7 +163,7 @@ class CovarianceRelease(Release):
         if not isinstance(self.statistic, Covariance):
             return length
         unit = self.statistic.unit
-        # a mean that is shortened to the radius is off by no more than its noise, nor by more than twice that
+        # the error of a mean that is shortened to the radius is at most its noise, and at most twice the radius
         error = np.minimum(length / unit, 2.0 * _given(self).ball.radius)
         return length * math.hypot(1.0, 2.0 * float(np.linalg.vector_norm(self.mean)) / unit) + error**2
 
@@ -173,12 +173,12 @@ class CovarianceRelease(Release):
 
     @property
     def says_nothing(self) -> bool:
-        """Whether the expected error exceeds the squared radius, which no covariance of records in the ball is longer than."""
+        """Whether the expected error exceeds the squared radius, the largest norm of a covariance of records in the ball."""
         return self.expected_error() > _given(self).ball.radius ** 2
 
     @cached_property
     def level(self) -> float:
-        """With probability 95% no eigenvalue is further than this from the true one: a smaller one may be noise alone."""
+        """With probability 95% no eigenvalue is further than this from the true one. A smaller one may be only noise."""
         noise, d = _flat(self), self.manifold.dim
         if not isinstance(self.statistic, Covariance):
             return _norm_quantile(noise, d, CONFIDENCE) + self.tolerance
@@ -190,8 +190,9 @@ class CovarianceRelease(Release):
     def components(self, k: int | None = None) -> Components:
         """The first ``k`` principal geodesics (all by default): directions, standard deviations and shares of the variance.
 
-        About the mean they pass through the point where the released mean of normal coordinates lands; about the centre through
-        that, and are principal only if the mean is close to it. Each says whether its variance exceeds what noise alone may make.
+        About the mean they pass through the point with the released mean of normal coordinates. About the centre they pass
+        through the centre, and are principal only if the mean is close to it. Each says whether its variance exceeds the level of
+        noise.
 
         >>> import numpy as np
         >>> from geodp import Ball, Sphere, private_covariance
@@ -204,7 +205,7 @@ class CovarianceRelease(Release):
         """
         count = self.manifold.dim if k is None else whole_number(k, 1, "the number of components k")
         if count > self.manifold.dim:
-            raise ValueError(f"there are {self.manifold.dim} components on {self.manifold}, but {count} were asked for")
+            raise ValueError(f"there are only {self.manifold.dim} components on {self.manifold}, but k is {count}")
         return Components.of(self, count)
 
     def upper_traces(self, q: float) -> tuple[float, float]:
@@ -268,9 +269,9 @@ class CovarianceRelease(Release):
 class Components(Pictured):
     """Principal geodesics of a covariance: rows of ``coordinates`` are unit directions, the largest variance first.
 
-    ``tangents`` are the velocities at ``base`` of geodesics that go one standard deviation in unit time. ``shares`` are of the
-    sum of all variances. ``meaningful`` says which variances exceed ``level``, which noise alone stays below with probability
-    95%; ``intervals`` hold the true standard deviations with that probability.
+    ``tangents`` are the velocities at ``base`` of geodesics that go one standard deviation in unit time. ``shares`` are fractions
+    of the sum of all variances. ``meaningful`` says which variances exceed ``level``, below which noise alone stays with
+    probability 95%; ``intervals`` contain the true standard deviations with that probability.
     """
 
     notation: Notation
@@ -280,7 +281,7 @@ class Components(Pictured):
     shares: Array
     tangents: Array
     level: float
-    #: Whether it comes of a release, and not of a simulation.
+    #: Whether it comes from a release, and not from a simulation.
     private: bool = True
 
     @classmethod
@@ -327,7 +328,7 @@ class Components(Pictured):
         return self.manifold.exp(self.base, times.reshape(shape) * self.tangents[i])
 
     def line(self, i: int) -> str:
-        """What is known about one component, in words."""
+        """One line about a component."""
         low, high = self.intervals[i]
         known = f"from {low:.3g} to {high:.3g}" if self.meaningful[i] else f"at most {high:.3g}, and perhaps noise alone"
         deviation = self.notation.length(float(self.standard_deviations[i]))
@@ -360,7 +361,7 @@ class Components(Pictured):
 
 
 def _carried(release: CovarianceRelease, steps: Array) -> Array:
-    """Steps in normal coordinates from the mean, as tangent vectors at the point it stands for."""
+    """Steps in normal coordinates from the mean, as tangent vectors at the point of the mean."""
     ball = _given(release).ball
     manifold, center = ball.manifold, ball.center
     if release.about == "center":
@@ -421,17 +422,17 @@ def private_variance(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     simulate: np.random.Generator | None = None,
-    **who: Unpack[Who],
+    **who: Unpack[DatasetOptions],
 ) -> Release | GroupedRelease:
     r"""The mean squared distance of records to the centre of a public ball, or to their mean, with differential privacy.
 
     *Public*: the ball, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same size that
     differ by replacing one record. *Theorem*: one record moves the mean squared distance to the centre by at most ``r^2/n``
     (:class:`geodp.statistics.spread.Variance`), and the Fréchet variance by at most ``4 r^2/n``
-    (:class:`geodp.statistics.spread.FrechetVariance`); Laplace or Gaussian noise on the line hides it.
+    (:class:`geodp.statistics.spread.FrechetVariance`); Laplace or Gaussian noise on the line is added.
 
-    Every record is clipped into the ball by itself, and what is no point of the manifold counts as its centre. The error bar
-    does not depend on the data.
+    Every record is clipped into the ball by itself; a record that is not a point of the manifold counts as the centre. The error
+    bar does not depend on the data.
 
     Parameters
     ----------
@@ -439,7 +440,7 @@ def private_variance(
         ``"center"``: distances to the centre of the ball, with a quarter of the noise; in a ball about an earlier private mean
         that is nearly the variance. ``"mean"``: the Fréchet variance, about the mean of the records themselves.
     x, ball, epsilon, delta, rho, mu, ledger, dataset, simulate, unit, neighbours, by, groups, labels
-        As for :func:`geodp.private_mean`. Of persons with several records it is the spread between persons, by their means.
+        As for :func:`geodp.private_mean`. If persons have several records, it is the spread between the means of persons.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere
@@ -498,7 +499,7 @@ def private_covariance(
     ledger: Ledger | None = None,
     dataset: str | None = None,
     simulate: np.random.Generator | None = None,
-    **who: Unpack[Who],
+    **who: Unpack[DatasetOptions],
 ) -> Release | GroupedRelease:
     r"""The covariance of records in the tangent space at the centre of a public ball, with differential privacy.
 
@@ -506,19 +507,19 @@ def private_covariance(
     differ by replacing one record. *Theorem*: one record moves the mean of ``u u'`` by at most ``sqrt(2) r^2/n`` in the
     Frobenius norm (:class:`geodp.statistics.spread.SecondMoment`), where ``u`` are normal coordinates at the centre; together
     with the mean of ``u`` by at most ``(9/8) sqrt(2) r^2/n`` in a joint vector (:class:`geodp.statistics.spread.Covariance`).
-    Laplace or Gaussian noise hides that vector. Negative eigenvalues, which noise may make, are removed afterwards.
+    Laplace or Gaussian noise is added to that vector. Negative eigenvalues, which noise may cause, are removed afterwards.
 
-    Every record is clipped into the ball by itself, and what is no point of the manifold counts as its centre: one pass over the
-    records. :meth:`geodp.spread.CovarianceRelease.components` has the principal geodesics.
+    Every record is clipped into the ball by itself; a record that is not a point of the manifold counts as the centre. This takes
+    one pass over the records. :meth:`geodp.spread.CovarianceRelease.components` has the principal geodesics.
 
     Parameters
     ----------
     about
         ``"center"``: the second moment about the centre of the ball. ``"mean"``: the covariance about the mean of the normal
-        coordinates. Both are then released, as one vector with one noise, and the privacy given is that of both together. Of
-        the noise the covariance has an eighth more than by itself.
+        coordinates. Both are then released, as one vector with one noise, and the privacy covers both together. The
+        covariance then has an eighth more noise than by itself.
     x, ball, epsilon, delta, rho, mu, ledger, dataset, simulate, unit, neighbours, by, groups, labels
-        As for :func:`geodp.private_mean`. Of persons with several records it is the spread between persons, by their means.
+        As for :func:`geodp.private_mean`. If persons have several records, it is the spread between the means of persons.
 
     >>> import numpy as np
     >>> from geodp import SPD, Ball
@@ -543,7 +544,7 @@ def _checked(about: About) -> About:
 
 
 class _Given(NamedTuple):
-    """What every release of a spread has."""
+    """The parts that every release of a spread has."""
 
     ball: Ball
     vector: Array
@@ -562,10 +563,10 @@ def _flat(release: Release) -> FlatNoise:
 
 @cache
 def _unit_norms(d: int) -> Array:
-    """Largest eigenvalues in size of random symmetric matrices of length 1 and uniform direction: drawn with a fixed seed."""
+    """Largest absolute eigenvalues of random symmetric matrices of length 1 and uniform direction, drawn with a fixed seed."""
     dim = d * (d + 1) // 2
     rng = np.random.default_rng(20)
-    size = int(min(_SPECTRA, max(50, _MOST_WORK // d**3)))  # the larger they are, the less their largest eigenvalues differ
+    size = int(min(_SPECTRA, max(50, _MOST_WORK // d**3)))  # the largest eigenvalues of larger matrices differ less
     found = []
     for start in range(0, size, 500):
         vectors = rng.standard_normal((min(500, size - start), dim))
@@ -575,7 +576,7 @@ def _unit_norms(d: int) -> Array:
 
 
 def _parts(whole: int, part: int, norms: Array) -> Array:
-    """``norms`` times lengths of ``part`` coordinates of a uniform direction among ``whole``: even quantiles of them."""
+    """``norms`` times evenly spaced quantiles of the length of ``part`` coordinates of a uniform direction among ``whole``."""
     if part == whole:
         return norms
     levels = np.random.default_rng(21).permutation((np.arange(len(norms)) + 0.5) / len(norms))
@@ -583,7 +584,7 @@ def _parts(whole: int, part: int, norms: Array) -> Array:
 
 
 def _product_quantile(noise: FlatNoise, factors: Array, q: float) -> float:
-    """The quantile of the noise's length times an independent factor, of which there is a sample: by bisection."""
+    """The quantile of the noise's length times an independent factor, given by a sample; by bisection."""
 
     def below(x: float) -> float:
         return float(np.mean(noise.length_probability(x / factors)))
@@ -599,7 +600,7 @@ def _product_quantile(noise: FlatNoise, factors: Array, q: float) -> float:
 
 @cache
 def _norm_quantile(noise: FlatNoise, d: int, q: float) -> float:
-    """The ``q``-quantile of the largest eigenvalue in size of the matrix in the first ``d (d + 1)/2`` coordinates of noise."""
+    """The ``q``-quantile of the largest absolute eigenvalue of the matrix in the first ``d (d + 1)/2`` coordinates of noise."""
     return _product_quantile(noise, _parts(noise.dim, d * (d + 1) // 2, _unit_norms(d)), q)
 
 

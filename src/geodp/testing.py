@@ -1,7 +1,7 @@
-"""Check that a manifold keeps its contract, also one that is not part of the library.
+"""Checks that a manifold keeps its contract, also your own.
 
-:data:`PROPERTIES` are functions of a manifold, each named after what must hold and each raising an ``AssertionError`` that says
-by how much it does not. In a test suite of your own::
+:data:`PROPERTIES` are functions of a manifold. Each is named after the property it checks, and raises an ``AssertionError`` that
+says by how much it fails. In your own test suite::
 
     import pytest
     from geodp.testing import PROPERTIES
@@ -10,31 +10,32 @@ by how much it does not. In a test suite of your own::
     def test_my_manifold(holds):
         holds(MyManifold(3))
 
-The points are random, from a seed that depends on the manifold alone. Tolerances are in units of the machine epsilon times a
-generous constant, or said where a number is searched for: every property holds exactly in real arithmetic, so a right manifold
-passes or fails for good, and there are no false alarms but the one in a million of the two tests that draw.
+The points are random, from a seed that depends only on the manifold. Tolerances are the machine epsilon times a generous
+constant; searches state their own. Every property holds exactly in real arithmetic, so a result never changes between runs, and
+there are no false alarms except one in a million for the two tests that draw.
 
-Sensitivity, certificate and noise rest on numbers that a manifold gives about itself. Each is held against what its maps ``exp``,
-``log`` and ``dist`` say, never against another number of its own:
+Sensitivity, certificate and noise depend on numbers that a manifold states about itself. Each is checked against its maps
+``exp``, ``log`` and ``dist``, never against another of these numbers:
 
 =======================================  ==========================================================================
-number                                   held against
+number                                   checked against
 =======================================  ==========================================================================
 roots, rank, dimension                   the spectrum of the curvature operator, from Jacobi fields
-largest and lowest curvature             a search for the plane of the most curvature of either sign
-injectivity radius, diameter, cut locus  a search for the geodesic that is shortest for the shortest and the longest time
+largest and lowest curvature             a search for the planes of largest and lowest curvature
+injectivity radius, diameter, cut locus  a search for the geodesics that stop being shortest first and last
 volume density, its bound                differences of ``exp``
 volume entropy                           the growth of the density along geodesics
 rounding of ``log``                      hundreds of digits from the exact sampler's chart; the last bits of its arguments
 requirements                             random arrays, points of the wrong size, projections of anything
 diameter of the embedding                a search for the pair of points that are farthest apart in it
 isometries                               distances, and geodesic symmetries (Cartan)
-exact sampler                            ``exp``, ``dist`` and differences of ``exp``; an importance sampler of its own
+exact sampler                            ``exp``, ``dist`` and differences of ``exp``; an independent importance sampler
 =======================================  ==========================================================================
 
-A rounding bound is an inequality with room to spare, and one that is too small by less than that room is not noticed. Of those of
-the library a two-thousandth is noticed everywhere and a hundredth on many manifolds; an error of ``log`` itself, wherever it
-exceeds the bound. Without an exact sampler ``log`` has no oracle but its last bits, and only a hundred-thousandth is noticed.
+A rounding bound is an inequality with a margin, and a bound that is too small by less than the margin is not noticed. If the
+bounds of the library are divided by 2,000, that is noticed everywhere, and if they are divided by 100, on many manifolds; an
+error of ``log`` itself is noticed wherever it exceeds the bound. Without an exact sampler the only oracle for ``log`` is its last
+bits, and only a division by 100,000 is noticed.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ from geodp.manifolds import Embedding, Manifold
 if TYPE_CHECKING:
     from flint import arb
 
-#: What "equal" means for numbers of order one.
+#: The tolerance for equal numbers of order one.
 CLOSE = 2e-11
 
 
 def check_manifold(manifold: Manifold, *, slow: bool = False) -> None:
-    """Check all :data:`PROPERTIES` of a manifold; an ``AssertionError`` names the first that does not hold.
+    """Checks all :data:`PROPERTIES` of a manifold; an ``AssertionError`` names the first that does not hold.
 
     >>> from geodp import Sphere
     >>> check_manifold(Sphere(2))
@@ -70,12 +71,12 @@ def check_manifold(manifold: Manifold, *, slow: bool = False) -> None:
             holds(manifold)
         except AssertionError as error:
             raise AssertionError(f"{title}: {error}") from None
-        except Exception as error:  # a mistake in one map may keep another from answering at all
+        except Exception as error:  # a mistake in one map may make another fail
             raise AssertionError(f"{title}: {type(error).__name__}: {error}") from error
 
 
 def random_points(manifold: Manifold, size: int, rng: np.random.Generator, spread: float = 1.0) -> Array:
-    """Points at distances of up to ``spread`` (and inside the injectivity radius) from the origin, all directions."""
+    """Points in all directions at distances of up to ``spread`` (and inside the injectivity radius) from the origin."""
     origins = np.broadcast_to(manifold.origin, (size, *manifold.point_shape))
     return manifold.exp(manifold.origin, random_tangents(manifold, origins, rng, spread))
 
@@ -122,8 +123,8 @@ def _true(condition: object, sentence: str) -> None:
 
 def the_origin_and_every_exp_are_points(manifold: Manifold) -> None:
     _, _, q = _pairs(manifold)
-    _true(manifold.check_point(manifold.origin) is None, f"the origin is no point: {manifold.check_point(manifold.origin)}")
-    _true(manifold.check_point(q) is None, f"an exp is no point: {manifold.check_point(q)}")
+    _true(manifold.check_point(manifold.origin) is None, f"the origin is not a point: {manifold.check_point(manifold.origin)}")
+    _true(manifold.check_point(q) is None, f"an exp is not a point: {manifold.check_point(q)}")
     _true(manifold.valid(q).all(), "valid and check_point disagree")
     _true(manifold.origin.shape == manifold.point_shape, f"the origin has shape {manifold.origin.shape}")
 
@@ -170,7 +171,7 @@ def geodesics_have_constant_speed_and_are_shortest(manifold: Manifold) -> None:
 
 
 def inner_is_the_polarisation_of_the_distance(manifold: Manifold) -> None:
-    # the metric read off from distances alone: |u - v|^2 of small vectors is the squared distance of their ends
+    # compute the metric from distances alone: |u - v|^2 of small vectors is the squared distance between their ends
     rng = _rng(manifold)
     p = random_points(manifold, 10, rng)
     u, v = random_tangents(manifold, p, rng), random_tangents(manifold, p, rng)
@@ -258,7 +259,7 @@ def project_leaves_points_and_repairs_perturbed_ones(manifold: Manifold) -> None
     p, _, _ = _pairs(manifold, 10)
     _small(manifold.dist(manifold.project(p), p), CLOSE, "the distance from a point to its projection")
     repaired = manifold.project(p + 1e-9 * _rng(manifold).normal(size=p.shape))
-    _true(manifold.check_point(repaired) is None, f"a projection is no point: {manifold.check_point(repaired)}")
+    _true(manifold.check_point(repaired) is None, f"a projection is not a point: {manifold.check_point(repaired)}")
     _small(manifold.dist(repaired, p), 1e-6, "the distance from a point to the projection of a perturbed one")
 
 
@@ -269,7 +270,7 @@ def single_precision_is_read_as_the_point_next_to_it(manifold: Manifold) -> None
     answer = manifold.log(single, q)
     _true(answer.dtype == np.float64, f"the logarithm at a point in single precision is of type {answer.dtype}")
     wrong = manifold.check_point(manifold.exp(single, answer))
-    _true(wrong is None, f"an exp from a point in single precision is no point: {wrong}")
+    _true(wrong is None, f"an exp from a point in single precision is not a point: {wrong}")
 
 
 def points_are_not_written_to(manifold: Manifold) -> None:
@@ -351,7 +352,7 @@ def curvature_operator(manifold: Manifold, c: Array) -> tuple[Array, Array]:
 
 
 def roots_are_the_spectrum_of_the_curvature_operator(manifold: Manifold) -> None:
-    """With multiplicities: 0 as often as the rank says, and ``+-alpha(X)^2`` as often as each root says."""
+    """The spectrum has 0 with the multiplicity of the rank, and ``+-alpha(X)^2`` with the multiplicity of each root."""
     roots, rng = manifold.roots, _rng(manifold)
     _true(manifold.dim == roots.dim, f"the dimension is {manifold.dim} but that of the roots {roots.dim}")
     _true(manifold.rank == roots.rank, f"the rank is {manifold.rank} but that of the roots {roots.rank}")
@@ -367,7 +368,7 @@ def roots_are_the_spectrum_of_the_curvature_operator(manifold: Manifold) -> None
 
 
 def curvature_bounds_are_the_extreme_curvatures_of_planes(manifold: Manifold) -> None:
-    """``X`` and the eigenvector of most curvature take turns, which raises the curvature of their plane until it is extreme."""
+    """Alternates between ``X`` and its eigenvector of extreme curvature, until the curvature of their plane is extreme."""
     rng, found = _rng(manifold), [0.0]
     for which in (0, -1):
         for _ in range(3):
@@ -410,9 +411,9 @@ def geodesic_symmetries_are_isometries(manifold: Manifold) -> None:
 
 
 def injectivity_radius_and_diameter_are_the_extreme_cut_times(manifold: Manifold) -> None:
-    """A search over directions for the geodesic from the origin that stops being shortest first, and for the one that does last.
+    """Searches over directions for the geodesics from the origin that stop being shortest first and last.
 
-    What it finds is a bound from one side, and good to a few per cent from the other.
+    The result is a bound from one side, and accurate to a few per cent from the other.
     """
     if math.isinf(manifold.injectivity_radius) or math.isinf(manifold.diameter):
         directions = manifold.tangent(manifold.origin, _unit(_rng(manifold).normal(size=(64, manifold.dim))))
@@ -445,7 +446,7 @@ def _extreme_cut_time(manifold: Manifold, sign: float) -> float:
 
 
 def _cut_times(manifold: Manifold, directions: Array) -> Array:
-    """Up to which length geodesics from the origin are shortest, by bisection: from distances alone."""
+    """The lengths up to which geodesics from the origin are shortest, by bisection, from distances alone."""
     vectors = manifold.tangent(manifold.origin, directions)
     shape = (-1, *(1,) * len(manifold.point_shape))
     finite = [reach for reach in (manifold.injectivity_radius, manifold.diameter) if math.isfinite(reach)]
@@ -476,7 +477,7 @@ def volume_bound_bounds_the_volume_density(manifold: Manifold) -> None:
 
 
 def volume_entropy_is_the_fastest_growth_of_the_volume_density(manifold: Manifold) -> None:
-    """Of ``log J(s X)/s`` for long ``s``, by a search over directions ``X`` in each factor; 0 where the diameter is finite."""
+    """Growth is ``log J(s X)/s`` for large ``s``, searched over directions ``X`` in each factor; 0 if the diameter is finite."""
     found = math.hypot(*(_fastest_growth(factor) for factor in manifold.components))
     _true(
         -1e-6 < manifold.volume_entropy - found < 0.03 * found + 1e-6,
@@ -505,10 +506,11 @@ def _fastest_growth(manifold: Manifold) -> float:
 
 
 def log_rounding_covers_the_last_bits_of_its_arguments(manifold: Manifold) -> None:
-    """A logarithm cannot be known better than ``q`` is, and its bound also covers where ``p`` is.
+    """A logarithm cannot be more accurate than ``q``, and its bound also covers the rounding of ``p``.
 
-    The last bits of ``p`` and ``q`` are flipped at random, a million times enlarged so that no other rounding is seen. A bound on
-    the rounding of ``log`` must not be below what they do: also far away, next to the cut locus, and at all points of a ball.
+    The last bits of ``p`` and ``q`` are changed at random, enlarged a million times so that other rounding does not matter. A
+    bound on the rounding of ``log`` must not be below their effect: also far away, near the cut locus, and at all points of a
+    ball.
     """
     rng, enlarged = _rng(manifold), 2.0**20
     for reach in (0.1, 0.45, 0.9):
@@ -536,7 +538,7 @@ def log_rounding_covers_the_last_bits_of_its_arguments(manifold: Manifold) -> No
 
 
 def log_rounding_covers_the_error_of_log(manifold: Manifold) -> None:
-    """Logarithms in floats, held against exact ones: what ``exact_chart`` takes to the chart of ``q``."""
+    """Compares logarithms in floats with exact ones, the velocities that ``exact_chart`` maps to the chart of ``q``."""
     if not _has_exact_sampler(manifold):
         return
     rng, count = _rng(manifold), manifold.dim + 4
@@ -556,7 +558,7 @@ def log_rounding_covers_the_error_of_log(manifold: Manifold) -> None:
 def _error_of_logs(manifold: Manifold, p: Array, q: Array) -> float:
     """The root of the sum of the squared errors of the logarithms of all ``q`` at ``p``, or less.
 
-    The frame of the exact sampler may be turned against that of ``raw_tangent``: the turn with the smallest errors is taken.
+    The frame of the exact sampler may be rotated against that of ``raw_tangent``. The rotation with the smallest errors is used.
     """
     from flint import arb, arb_mat
 
@@ -572,7 +574,7 @@ def _error_of_logs(manifold: Manifold, p: Array, q: Array) -> float:
         exact = arb_mat([_exact_log(manifold, p, end, start) for end, start in zip(q, found @ turn, strict=True)])
         floats = arb_mat(found.tolist())
         best = exact.transpose() * floats
-        for _ in range(40):  # to its orthogonal polar factor (Higham)
+        for _ in range(40):  # converges to the orthogonal polar factor (Higham)
             best = arb_mat([[x.mid() for x in row] for row in ((best + best.inv().transpose()) / arb(2)).tolist()])
         return math.sqrt(sum(float(x) ** 2 for x in (floats - exact * best).entries()))
 
@@ -587,7 +589,7 @@ def _exact_log(manifold: Manifold, p: Array, q: Array, start: Array) -> list[arb
     """The velocity whose exact chart at ``p`` is that of ``q``: three steps of Newton's method from the one in floats."""
     from flint import arb
 
-    target = manifold.exact_chart(q, _exact(np.full(manifold.dim, 1e-100)))  # of q itself; some divide by the length
+    target = manifold.exact_chart(q, _exact(np.full(manifold.dim, 1e-100)))  # not 0: some divide by the length
     v, small = _exact(start), arb(2) ** -100
 
     def missing(v: list[arb]) -> list[arb]:
@@ -613,9 +615,9 @@ def _flipped(manifold: Manifold, x: Array, enlarged: float, rng: np.random.Gener
 
 
 def requirements_accept_points_and_nothing_else(manifold: Manifold) -> None:
-    """An array that passes is a point: its projection is itself, and it is where its logarithm leads.
+    """An array that passes is a point: it equals its projection, and ``exp`` of its logarithm leads back to it.
 
-    Held against arrays of random numbers of many sizes, projections of them, and points made longer by 3% and by half.
+    Tried with arrays of random numbers of many sizes, projections of them, and points made longer by 3% and by half.
     """
     rng, shape = _rng(manifold), manifold.point_shape
     points = random_points(manifold, 20, rng)
@@ -651,8 +653,8 @@ def requirements_accept_points_and_nothing_else(manifold: Manifold) -> None:
 def the_embedding_has_the_diameter_and_the_nearest_points_it_says(manifold: Manifold) -> None:
     """Vectors of points keep their distances under isometries and do not depend on how a point is written.
 
-    Their diameter is held against a search for the farthest point from the origin, nearest points against a search for nearer
-    ones, and the bound on how far these turn against a search for the shift of the vector that turns it most.
+    Searches check the rest: for the farthest point from the origin (the diameter), for nearer points (nearest points), and for
+    the shift of the vector that turns the nearest point most (its bound).
     """
     embedding = manifold.embedding
     if embedding is None:
@@ -679,7 +681,7 @@ def the_embedding_has_the_diameter_and_the_nearest_points_it_says(manifold: Mani
     for vector, size in zip(vectors[:6], (0.0, 0.01, 0.1, 0.3, 1.0, 3.0), strict=True):
         vector = vector + size * rng.normal(size=embedding.dim) / math.sqrt(embedding.dim)
         nearest = embedding.nearest(vector)
-        _true(manifold.check_point(nearest) is None, f"the nearest point is no point: {manifold.check_point(nearest)}")
+        _true(manifold.check_point(nearest) is None, f"the nearest point is not a point: {manifold.check_point(nearest)}")
 
         def closeness(points: Array, to: Array = vector) -> Array:
             return -np.asarray(np.linalg.vector_norm(embedding.write(points) - to, axis=-1))
@@ -709,7 +711,7 @@ def _turns(manifold: Manifold, embedding: Embedding, vector: Array, rng: np.rand
 
 
 def _climb(manifold: Manifold, points: Array, height: Callable[[Array], Array], rng: np.random.Generator) -> Array:
-    """The highest of these points, and from it up."""
+    """The highest of these points, improved by climbing."""
     best = points[np.argmax(height(points))]
     reach = min(1.0, 0.5 * manifold.injectivity_radius)
     for size in np.geomspace(reach, 1e-3 * reach, 50):
@@ -723,7 +725,7 @@ def _climb(manifold: Manifold, points: Array, height: Callable[[Array], Array], 
 
 
 def draws_follow_the_law(manifold: Manifold) -> None:
-    """Kolmogorov and Smirnov's test of 4,000 distances. A right sampler fails for one seed in a million; the seed is fixed."""
+    """Kolmogorov-Smirnov test of 4,000 distances. A correct sampler fails for one seed in a million; the seed is fixed."""
     scale = 0.2 * min(1.0, manifold.injectivity_radius) / manifold.dim
     law = geodp.Laplace(manifold, scale)
     center = random_points(manifold, 1, _rng(manifold))[0]
@@ -735,11 +737,11 @@ def draws_follow_the_law(manifold: Manifold) -> None:
 
 
 def the_exact_sampler_has_the_geometry_of_the_manifold(manifold: Manifold) -> None:
-    """What a draw is made of, held against ``exp``, ``dist`` and differences of ``exp``; nothing here is random.
+    """Checks the parts of a draw against ``exp``, ``dist`` and differences of ``exp``. Nothing here is random.
 
     For velocities of many lengths in an orthonormal frame: the density by which a draw is accepted is the Jacobian determinant
-    of ``exp``, no more than its envelope, and nothing past where geodesics stop being shortest; draws land as far from the
-    centre, and from each other, as their velocities say.
+    of ``exp``, at most its envelope, and zero beyond where geodesics stop being shortest. The distances of draws from the centre
+    and from each other are those of their velocities.
     """
     if not _has_exact_sampler(manifold):
         return
@@ -769,7 +771,7 @@ def the_exact_sampler_has_the_geometry_of_the_manifold(manifold: Manifold) -> No
                 not manifold.roots.isotropic or density > envelope - 1e-9, "the density is not its envelope, but none is refused"
             )
     points = np.stack(landed)
-    _true(manifold.valid(points).all(), "a draw is no point")
+    _true(manifold.valid(points).all(), "a draw is not a point")
     off = np.abs(np.asarray(manifold.dist(center, points)) - manifold.dist(origin, ends))
     _small(off, 1e-7, "the distance of a draw from its centre minus that of exp")
     apart = np.asarray(manifold.dist(points[:, None], points)) - manifold.dist(ends[:, None], ends)
@@ -781,7 +783,7 @@ def _has_exact_sampler(manifold: Manifold) -> bool:
 
 
 def _exactly(manifold: Manifold, center: Array, velocity: Array) -> tuple[float | None, float, Array]:
-    """The logarithms of density (None: refused) and envelope of a draw with this velocity, and the point where it lands."""
+    """The logarithms of density (None: refused) and envelope of a draw with this velocity, and its point."""
     from fractions import Fraction
 
     from geodp.arithmetic.intervals import enclosed_vector, norm, working_precision
@@ -796,10 +798,10 @@ def _exactly(manifold: Manifold, center: Array, velocity: Array) -> tuple[float 
 
 
 def exact_draws_have_the_mean_distance_of_an_independent_sampler(manifold: Manifold, draws: int = 400) -> None:
-    """One draw in a million would be so far off: distances of exact draws, and an integral over the tangent space.
+    """Compares distances of exact draws with an integral over the tangent space. A correct sampler fails once in a million.
 
     The integral is by importance sampling with the Jacobian determinants of differences of ``exp`` and with distances for the
-    cut locus, so nothing of the library's law is in it. Slow: :data:`SLOW_PROPERTIES`.
+    cut locus, so it uses nothing of the library's law. Slow: :data:`SLOW_PROPERTIES`.
     """
     from geodp.laws import exact
 
@@ -808,7 +810,7 @@ def exact_draws_have_the_mean_distance_of_an_independent_sampler(manifold: Manif
     center = random_points(manifold, 1, rng)[0]
     source = exact.NotPrivate(1)
     found = np.array([manifold.dist(center, exact.sample(manifold, scale, center, entropy=source).value) for _ in range(draws)])
-    # radii with the density s^(dim-1) exp(-s/wide), wider than the law's, weighted back
+    # draw radii from the density s^(dim-1) exp(-s/wide), wider than the law, and correct by weights
     wide, count = 1.2 * scale, 3 * draws
     radii = rng.gamma(dim, wide, size=count)
     c = _unit(rng.normal(size=(count, dim))) * radii[:, None]
@@ -834,7 +836,7 @@ def the_mean_is_certified_and_a_critical_point(manifold: Manifold) -> None:
     _small(result.error_bound, 1e-8, "the certified error of the mean")
 
 
-#: All of the above.
+#: All properties above that are quick.
 PROPERTIES: tuple[Callable[[Manifold], None], ...] = (
     the_origin_and_every_exp_are_points,
     log_inverts_exp_inside_the_injectivity_radius,
@@ -871,5 +873,5 @@ PROPERTIES: tuple[Callable[[Manifold], None], ...] = (
     the_mean_is_certified_and_a_critical_point,
 )
 
-#: Those that take many exact draws: seconds to minutes each. ``check_manifold(manifold, slow=True)`` has them too.
+#: Properties that need many exact draws: seconds to minutes each. ``check_manifold(manifold, slow=True)`` checks them too.
 SLOW_PROPERTIES: tuple[Callable[[Manifold], None], ...] = (exact_draws_have_the_mean_distance_of_an_independent_sampler,)

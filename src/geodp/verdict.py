@@ -1,20 +1,20 @@
-"""What an error means, in one line: against what was known before, and against how much the records vary.
+"""One line on what an error means, compared with what was known before and with how much the records vary.
 
-Everything here is computed from public numbers and from what was released.
+Everything here is computed from public numbers and from releases.
 """
 
 from __future__ import annotations
 
 import math
 
-#: What an error is called that with probability 95% is at most this part of the radius of the ball.
+#: A word for an error that with probability 95% is at most this fraction of the radius of the ball.
 WORDS = ((0.05, "precise"), (0.3, "fair"), (1.0, "coarse"))
 
 SAYS_NOTHING = "this release says nothing about the data: its expected error exceeds the radius of the ball"
 
 
 def verdict(expected: float, error_95: float, radius: float, known: str = "the radius of the ball") -> str:
-    """A word and a number for an error of a release whose value was known to be within ``radius`` before.
+    """A word and a number for the error of a release whose value was already known to be within ``radius``.
 
     >>> verdict(0.01, 0.02, 1.0)
     'precise: the 95% error is 2% of the radius of the ball'
@@ -30,7 +30,7 @@ def verdict(expected: float, error_95: float, radius: float, known: str = "the r
 
 
 def against_spread(expected: float, deviation: float, n: int, unit: str = "record") -> str:
-    """An error against the standard deviation of ``n`` records or persons, and against what sampling them errs.
+    """An error compared with the standard deviation of ``n`` records or persons, and with their sampling error.
 
     The mean of ``n`` independent records of a population is about ``deviation/sqrt(n)`` from that of the population.
 

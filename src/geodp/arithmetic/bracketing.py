@@ -1,4 +1,4 @@
-"""The zero of a function of one number between two others."""
+"""Finds a zero of a function of one variable in an interval."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def zero_between(
 ) -> float:
     """A number within ``absolute + relative * |x|`` of a zero ``x`` of a continuous function that changes its sign.
 
-    Brent's method (*Algorithms for Minimization without Derivatives*, 1973, chapter 4): inverse quadratic interpolation as long
-    as it converges fast, else bisection. SciPy has it too, but takes longer to load than most searches last.
+    Brent's method (*Algorithms for Minimization without Derivatives*, 1973, chapter 4): inverse quadratic interpolation while
+    it converges fast, else bisection. SciPy has it too, but importing SciPy takes longer than most searches.
 
     >>> round(zero_between(lambda x: x * x - 2.0, 0.0, 2.0, absolute=1e-12), 9)
     1.414213562
@@ -25,10 +25,10 @@ def zero_between(
     c, at_c = a, at_a
     step = earlier = b - a
     while at_b != 0.0:
-        if (at_b > 0.0) == (at_c > 0.0):  # the zero is to be between b and c ...
+        if (at_b > 0.0) == (at_c > 0.0):  # keep the zero between b and c ...
             c, at_c = a, at_a
             step = earlier = b - a
-        if abs(at_c) < abs(at_b):  # ... and b the better one
+        if abs(at_c) < abs(at_b):  # ... and b the better estimate
             a, b, c, at_a, at_b, at_c = b, c, b, at_b, at_c, at_b
         allowed, half = 0.5 * (absolute + relative * abs(b)), 0.5 * (c - b)
         if abs(half) <= allowed:
@@ -44,7 +44,7 @@ def zero_between(
 
 
 def _interpolated(at: tuple[float, float, float], values: tuple[float, float, float], most: float) -> float | None:
-    """The step from ``b`` by a line or a parabola, if it goes towards ``c`` and half of it is at most so long."""
+    """The step from ``b`` by linear or quadratic interpolation, if it goes towards ``c`` and half of it is at most ``most``."""
     (a, b, c), (at_a, at_b, at_c) = at, values
     ratio, way = at_b / at_a, c - b
     if a == c:

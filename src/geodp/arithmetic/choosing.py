@@ -1,4 +1,4 @@
-r"""Choices among finitely many things with exactly known chances.
+r"""Random choices among finitely many things, with exact probabilities.
 
 **Claim.** :func:`choose` returns ``i`` with probability exactly proportional to ``exp(rate w_i)`` for whole numbers ``w_i`` and a
 rational ``rate``, if the bits are independent and fair.
@@ -9,7 +9,7 @@ bits of ``u`` revealed so far. It answers only if every comparison has one answe
 starts again with twice the precision and the same bits followed by new ones. So every answer is that of the ideal algorithm.
 A tie has probability zero, and an undecided comparison at the starting precision about ``2^-128``.
 
-:func:`choose_among_many` does the same where most of very many things have the score 0, and only the others can be listed. Each
+:func:`choose_among_many` does the same for very many things, of which most have the score 0 and only the others are listed. Each
 thing has the weight 1, and a thing with the score ``s > 0`` has ``exp(rate s) - 1`` more: together ``exp(rate s)``.
 """
 
@@ -29,7 +29,7 @@ _BITS = 192
 
 
 def choose(scores: Sequence[int], rate: Fraction, entropy: Entropy | None = None) -> int:
-    """An index, with chances proportional to the exponentials of ``rate`` times the scores.
+    """A random index, with probabilities proportional to the exponentials of ``rate`` times the scores.
 
     >>> from geodp.arithmetic.entropy import NotPrivate
     >>> source = NotPrivate(1)
@@ -49,7 +49,7 @@ def choose(scores: Sequence[int], rate: Fraction, entropy: Entropy | None = None
 
 
 def choose_among_many(all_of_them: int, scored: Sequence[int], rate: Fraction, entropy: Entropy | None = None) -> tuple[int, int]:
-    """One of very many things, with chances proportional to the exponentials of ``rate`` times their scores.
+    """Chooses one of very many things, with probabilities proportional to the exponentials of ``rate`` times their scores.
 
     ``scored[s - 1]`` of ``all_of_them`` have the score ``s``, the others 0. The answer is a score and a position: ``(0, k)``
     is the ``k``-th of all things, and ``(s, k)`` the ``k``-th of those with the score ``s``; both may be the same thing.
@@ -61,7 +61,7 @@ def choose_among_many(all_of_them: int, scored: Sequence[int], rate: Fraction, e
     0.9
     """
     tape = Tape(OperatingSystem() if entropy is None else entropy)
-    # the largest weights have so many bits before the point, whether anything has them or not
+    # the number of bits before the point in the largest possible weight, whether or not a thing has that weight
     bits = _BITS + all_of_them.bit_length() + math.ceil(rate * len(scored) * Fraction(3, 2))
     while True:
         try:
@@ -73,7 +73,7 @@ def choose_among_many(all_of_them: int, scored: Sequence[int], rate: Fraction, e
 
 
 def _chosen_among_many(all_of_them: int, scored: Sequence[int], rate: Fraction, tape: Tape) -> tuple[int, int]:
-    # an exponential for each score that is possible, whether anything has it or not: the time must not tell
+    # compute an exponential for every possible score, so that the time does not reveal which scores occur
     factor, one = interval(rate), enclosed(1.0, 0)
     each = [one, *((factor * score).exp() - one for score in range(1, len(scored) + 1))]
     weights = (weight * (arb(count) + enclosed(0.0, 0)) for weight, count in zip(each, (all_of_them, *scored), strict=True))
@@ -87,17 +87,17 @@ def _chosen_among_many(all_of_them: int, scored: Sequence[int], rate: Fraction, 
 
 
 def _chosen(scores: list[int], rate: Fraction, tape: Tape) -> int:
-    # Exponentials of 0 are quick, and equal scores would need one only; but the time must not tell the scores. So each is taken,
-    # with a common factor that cancels: exp(-1).
+    # The time must not reveal the scores. So compute one exponential for each score, even for equal ones, and since exp(0) would
+    # be faster, give all of them a common factor that cancels: exp(-1).
     factor, one = interval(rate), enclosed(1.0, 0)
     sums = list(accumulate(((factor * score - one).exp() for score in scores), initial=arb(0)))
     return _place(tape.uniform() * sums[-1], sums)
 
 
 def _place(point: arb, sums: list[arb]) -> int:
-    """The number of the interval between two sums that holds the point."""
+    """The number of the interval between consecutive sums that contains the point."""
     low, high = 0, len(sums) - 1
-    while high - low > 1:  # the number of steps depends on the number of choices alone
+    while high - low > 1:  # the number of steps depends only on the number of choices
         middle = (low + high) // 2
         low, high = (low, middle) if less(point, sums[middle]) else (middle, high)
     return low

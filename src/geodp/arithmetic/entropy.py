@@ -15,12 +15,12 @@ from flint import arb, ctx
 class Entropy(ABC):
     """A supply of numbered streams, each an infinite string of fair bits that is independent of all the others.
 
-    A reader opens a stream and reads it from its first bit on, every bit once, in pieces of any length.
+    A reader opens a stream and reads it from its first bit, each bit once, in pieces of any length.
     """
 
     @abstractmethod
     def open(self) -> int:
-        """The number of a stream that nobody has read from."""
+        """The number of a new stream, of which nothing has been read."""
 
     @abstractmethod
     def read(self, stream: int, start: int, count: int) -> int:
@@ -29,10 +29,10 @@ class Entropy(ABC):
 
 @final
 class OperatingSystem(Entropy):
-    """The operating system's cryptographic generator, the only source fit for a release.
+    """The operating system's cryptographic generator, the only source that is safe for a release.
 
-    Its bits are independent and fair for everyone who cannot break that generator: in this sense, and in no other,
-    the privacy of a release is computational. Nothing is buffered, so that a forked process never repeats its
+    Its bits are independent and fair for everyone who cannot break that generator. In this sense, and in no other,
+    the privacy of a release is computational. Nothing is buffered, so a forked process never repeats the bits of its
     parent.
     """
 
@@ -45,9 +45,9 @@ class OperatingSystem(Entropy):
 
 @final
 class NotPrivate(Entropy):
-    """Reproducible bits from a seed, for tests and simulations: whoever knows the seed can undo the noise.
+    """Reproducible bits from a seed, for tests and simulations. Anyone who knows the seed can remove the noise.
 
-    ``forced`` gives chosen streams a chosen beginning (a string of 0 and 1), to put a test exactly where it hurts.
+    ``forced`` sets the first bits of chosen streams (a string of 0 and 1), so that a test can hit a rare case.
 
     >>> first, again = NotPrivate(5), NotPrivate(5)
     >>> first.read(first.open(), 0, 8) * 256 + first.read(0, 8, 8) == again.read(again.open(), 0, 16)
@@ -76,9 +76,9 @@ class NotPrivate(Entropy):
 
 @final
 class Uniform:
-    """A real number uniform on (0, 1): the infinite binary fraction written by one stream.
+    """A real number uniform on (0, 1), whose binary digits are the bits of one stream.
 
-    What has been revealed is kept, so that a computation can be repeated with more digits of the *same* number.
+    Revealed bits are kept, so that a computation can be repeated with more digits of the *same* number.
     """
 
     __slots__ = ("_count", "_entropy", "_revealed", "_stream")
@@ -88,7 +88,7 @@ class Uniform:
         self._revealed, self._count = 0, 0
 
     def ball(self, bits: int) -> arb:
-        """The interval that the first ``bits`` bits (or more, if more are known) confine the number to."""
+        """The interval of all numbers with these first ``bits`` bits (or more, if more are known)."""
         missing = bits - self._count
         if missing > 0:
             self._revealed = (self._revealed << missing) | self._entropy.read(self._stream, self._count, missing)
@@ -99,13 +99,13 @@ class Uniform:
 
 @lru_cache(maxsize=64)
 def _last_bit(count: int) -> tuple[arb, arb]:
-    """``2^-count``, and all that the bits after it may add: the interval from 0 to that."""
+    """``2^-count``, and the interval from 0 to it: the bits after it may add that much."""
     return arb((1, -count)), arb((1, -count - 1), (1, -count - 1))
 
 
 @final
 class Tape:
-    """The uniform numbers one trial uses, in order: rewound, it gives the same numbers again with more digits."""
+    """The uniform numbers that one trial uses, in order. After ``rewind`` it gives the same numbers with more digits."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
@@ -116,7 +116,7 @@ class Tape:
         self._next = 0
 
     def uniform(self) -> arb:
-        """The next number, with as many bits as the working precision has."""
+        """The next number, to the working precision."""
         if self._next == len(self._numbers):
             self._numbers.append(Uniform(self._entropy))
         self._next += 1

@@ -1,6 +1,6 @@
 """Decisions and linear algebra over real numbers that are known to lie in a ball.
 
-A ball (``flint.arb``) is an interval that provably contains the number it stands for, whatever the precision. A
+A ball (``flint.arb``) is an interval that provably contains the number it represents, at any precision. A
 question about the number is answered if the answer is the same throughout the ball; otherwise it is
 :class:`Undecided`, and the caller starts again with a higher precision and more random bits.
 """
@@ -24,11 +24,11 @@ from geodp.inputs import Array
 
 
 class Undecided(Exception):
-    """The working precision is too low to answer; no statement about any data."""
+    """The working precision is too low to decide a question. This says nothing about any data."""
 
 
-# The precision of flint is one number for the whole process, so one computation at a time sets it. Were another thread
-# to change it all the same, every ball would still be a true enclosure: only the number of repetitions could grow.
+# The precision of flint is one number for the whole process, so only one computation at a time may set it. Even if another
+# thread changed it, every ball would still enclose its number: there would only be more repetitions.
 _lock = threading.Lock()
 
 
@@ -38,13 +38,13 @@ def _renew_lock() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # a child forked while another thread computes would wait forever for a thread it does not have
+    # a child forked while another thread holds the lock would wait forever, because that thread does not exist in the child
     os.register_at_fork(after_in_child=_renew_lock)
 
 
 @contextmanager
 def working_precision(bits: int) -> Iterator[None]:
-    """Balls of ``bits`` bits inside, the caller's precision again afterwards."""
+    """Sets the precision to ``bits`` bits inside the block, and restores the caller's precision afterwards."""
     lock = _lock
     with lock:
         before = ctx.prec
@@ -55,13 +55,13 @@ def working_precision(bits: int) -> Iterator[None]:
             ctx.prec = before
 
 
-#: Bits that answer most questions with a random number in them: at this precision a method may use what floats find.
+#: Enough bits to answer most questions about random numbers. At this precision a method may start from results in floats.
 COARSE = 96
 
 
 @contextmanager
 def coarsely() -> Iterator[None]:
-    """At most :data:`COARSE` bits inside a computation whose precision is set."""
+    """Lowers the precision to at most :data:`COARSE` bits inside the block."""
     before = ctx.prec
     ctx.prec = min(before, COARSE)
     try:
@@ -84,7 +84,7 @@ def less(a: arb, b: arb) -> bool:
 
 
 def nearest(x: arb, exponent: int) -> int:
-    """The whole number next to ``x / 2^exponent``; halves go up."""
+    """``x / 2^exponent`` rounded to the nearest whole number, halves up."""
     step = (x * power_of_two(-exponent) + _HALF).floor().unique_fmpz()
     if step is None:
         raise Undecided
@@ -95,13 +95,13 @@ def nearest(x: arb, exponent: int) -> int:
 
 
 def rational(x: float) -> fmpq:
-    """A float, exactly."""
+    """The exact value of a float."""
     return fmpq(*float(x).as_integer_ratio())
 
 
 @lru_cache(maxsize=256)
 def power_of_two(exponent: int) -> arb:
-    """For public exponents: what is kept of private ones would show in the time."""
+    """Only for public exponents: results are cached, so the time would reveal which private exponents came before."""
     return arb((1, exponent))
 
 
@@ -127,8 +127,8 @@ def norm(u: Sequence[arb]) -> arb:
     return dot(u, u).sqrt()
 
 
-# Flint multiplies zeros, ones and other short numbers faster than long ones. So the time of a draw would tell whether the
-# entries of its centre are such numbers. Balls of private floats therefore have midpoints of full length: next to the float.
+# Flint multiplies zeros, ones and other short numbers faster than long ones, so the time of a draw would reveal whether the
+# entries of its centre are such numbers. Balls of private floats therefore have midpoints of full length, close to the float.
 
 
 def enclosed(x: float, exponent: int) -> arb:
@@ -144,20 +144,20 @@ def _long_zero(precision: int) -> arb:
 
 
 def enclosed_vector(x: Array) -> list[arb]:
-    """The floats, each in a ball; see :func:`enclosed`. The widths are relative to the largest."""
+    """A ball around each float, as in :func:`enclosed`. The widths are relative to the largest float."""
     exponent = math.frexp(max(float(np.abs(x).max()), 2.0**-1022))[1]
     return [enclosed(entry, exponent) for entry in x]
 
 
 def unit_vector(x: Array) -> list[arb]:
-    """The direction of the floats."""
+    """The unit vector in the direction of the floats."""
     vector = enclosed_vector(x)
     length = norm(vector)
     return [entry / length for entry in vector]
 
 
 def orthonormal(vectors: Sequence[Sequence[arb]]) -> list[list[arb]]:
-    """The orthonormal vectors that Gram and Schmidt make of independent ones."""
+    """The Gram-Schmidt orthonormalisation of independent vectors."""
     basis: list[list[arb]] = []
     for vector in vectors:
         rest = list(vector)
@@ -170,7 +170,7 @@ def orthonormal(vectors: Sequence[Sequence[arb]]) -> list[list[arb]]:
 
 
 def reflect(axis: Sequence[arb], x: Sequence[arb]) -> list[arb]:
-    """The reflection that turns ``axis`` round, applied to ``x``."""
+    """The reflection that maps ``axis`` to ``-axis``, applied to ``x``."""
     scale = 2 * dot(axis, x) / dot(axis, axis)
     return [a - scale * b for a, b in zip(x, axis, strict=True)]
 
@@ -179,7 +179,7 @@ def reflect(axis: Sequence[arb], x: Sequence[arb]) -> list[arb]:
 
 
 def enclosed_matrix(p: Array) -> arb_mat:
-    """The symmetric part of a float matrix with a positive diagonal; see :func:`enclosed`; widths go with the diagonal."""
+    """The symmetric part of a float matrix with a positive diagonal, as in :func:`enclosed`. Widths scale with the diagonal."""
     size = len(p)
     floats = arb_mat(size, size, p.ravel().tolist())
     sizes = arb_mat(size, 1, [math.ldexp(1.0, math.frexp(entry)[1] // 2) for entry in np.diagonal(p).tolist()])
@@ -201,19 +201,19 @@ def cholesky(matrix: arb_mat) -> list[list[arb]]:
 
 
 def lower_triangle(rows: Sequence[Sequence[arb]]) -> arb_mat:
-    """The square matrix with these entries up to its diagonal, and zeros after it."""
+    """The square matrix with these entries up to its diagonal, and zeros to the right of it."""
     size = len(rows)
     return arb_mat([[*row, *[arb(0)] * (size - len(row))] for row in rows])
 
 
 def refuse_indefinite(p: Array) -> None:
-    """A float matrix must be positive definite, or no precision would ever be enough: ask this when one was not."""
+    """Raises if a float matrix is not positive definite, since no precision would be enough. Called when one was not enough."""
     if not is_positive_definite(p):
         raise ValueError("the center is not positive definite")
 
 
 def is_positive_definite(p: Array) -> bool:
-    """Whether the symmetric part of a float matrix is, by elimination over the rational numbers: exact, and slow."""
+    """Whether the symmetric part of a float matrix is positive definite, by exact and slow elimination over the rationals."""
     size = len(p)
     rest = fmpq_mat(size, size, [rational(p[i, j]) + rational(p[j, i]) for i in range(size) for j in range(size)])
     for i in range(size):
@@ -228,9 +228,9 @@ def is_positive_definite(p: Array) -> bool:
 
 
 def eigenvalues(matrix: arb_mat | acb_mat) -> list[tuple[arb, arb]]:
-    """Real and imaginary parts of the eigenvalues, each in a ball of its own.
+    """Real and imaginary parts of the eigenvalues, each in its own ball.
 
-    Two eigenvalues that coincide could never be told apart. For the random matrices here that has probability zero.
+    Equal eigenvalues could never be separated. For the random matrices here that has probability zero.
     """
     try:
         values = acb_mat(matrix).eig()
@@ -240,7 +240,7 @@ def eigenvalues(matrix: arb_mat | acb_mat) -> list[tuple[arb, arb]]:
 
 
 def symmetric_eigenvalues(matrix: arb_mat) -> list[arb]:
-    """The eigenvalues of a symmetric matrix in balls about those that floats find: about 13 digits, whatever the precision.
+    """The eigenvalues of a symmetric matrix, in balls around the results in floats: about 13 digits at any precision.
 
     With ``V`` the eigenvectors in floats, ``|V'V - I| <= g`` and ``|V'AV - d| <= e`` for a diagonal ``d``, in the Frobenius norm.
     By Ostrowski's theorem the eigenvalues of ``V'AV`` are those of ``A`` times numbers in ``[1 - g, 1 + g]``, and by Weyl's they
@@ -261,8 +261,8 @@ def symmetric_eigenvalues(matrix: arb_mat) -> list[arb]:
 def log_of_positive_definite(p: arb_mat) -> arb_mat:
     """The matrix logarithm of a symmetric positive-definite matrix, repeated eigenvalues included.
 
-    Jacobi rotations give approximate eigenvalues ``d`` and eigenvectors ``V``, without error bounds; these come afterwards.
-    Let ``W`` be the orthogonal matrix next to ``V``. The singular values ``s`` of ``V`` have ``|s - 1| <= |s^2 - 1|``, so
+    Jacobi rotations give approximate eigenvalues ``d`` and eigenvectors ``V``, without error bounds. The bounds follow here.
+    Let ``W`` be the orthogonal matrix nearest to ``V``. The singular values ``s`` of ``V`` have ``|s - 1| <= |s^2 - 1|``, so
     ``|W - V| <= |V'V - I|`` in the Frobenius norm. The matrix exponential does not shorten distances: ``|log p - W log(d)
     W'| <= dist(p, W d W')`` with the affine-invariant distance on the right (Bhatia, *Positive Definite Matrices*, chapter
     6). That distance is the norm of ``log(I + E)``, ``E = d^(-1/2) W'p W d^(-1/2) - I``, at most ``|E| / (1 - |E|)``.
@@ -281,7 +281,7 @@ def log_of_positive_definite(p: arb_mat) -> arb_mat:
 
 
 def _length_of_defect(matrix: arb_mat) -> arb:
-    """How far a matrix is from the identity, in the Frobenius norm; it must be less than 1."""
+    """The distance of a matrix from the identity in the Frobenius norm, which must be less than 1."""
     length = norm([(entry - (i == j)).abs_upper() for i, row in enumerate(matrix.tolist()) for j, entry in enumerate(row)])
     if not length < 1:
         raise Undecided
@@ -291,7 +291,7 @@ def _length_of_defect(matrix: arb_mat) -> arb:
 def _jacobi(p: arb_mat) -> tuple[list[arb], list[list[arb]]]:
     """Approximate eigenvalues and orthonormal eigenvectors (columns), without error bounds.
 
-    The steps are the same for every matrix. Entries that are zero are turned like others, with a tiny number in their place.
+    The steps are the same for every matrix. Zero entries are replaced by a tiny number and rotated like others.
     """
     size = p.nrows()
     a = [[p[i, j].mid() for j in range(size)] for i in range(size)]
@@ -318,11 +318,11 @@ def _jacobi(p: arb_mat) -> tuple[list[arb], list[list[arb]]]:
     return [a[i][i] for i in range(size)], vectors
 
 
-# ---------------------------------------------------------------------- a frame that no float matrix is at odds with
+# ---------------------------------------------------------------------- a frame in general position to every float matrix
 
 
 class Frame(NamedTuple):
-    """Orthonormal ``vectors``, and the ``axes`` of reflections whose product, the first outermost, takes unit vectors to them."""
+    """Orthonormal ``vectors``, and the ``axes`` of reflections whose product maps unit vectors to them (the first outermost)."""
 
     vectors: list[list[arb]]
     axes: list[list[arb]]
@@ -336,11 +336,11 @@ class Frame(NamedTuple):
 
 @lru_cache(maxsize=64)
 def public_frame(size: int, count: int, precision: int) -> Frame:
-    """The same ``count`` vectors of ``R^size`` at every precision, by Householder's reflections from roots of primes.
+    """The same ``count`` vectors of ``R^size`` at every precision, by Householder reflections from square roots of primes.
 
-    No ``count`` independent vectors of rational numbers are orthogonal to a combination of these. For a vanishing determinant
-    of products would be a rational relation between the roots of products of different primes, of which there is none
-    (Besicovitch 1940). ``precision`` must be the working precision and is there so that the result can be kept.
+    No ``count`` independent rational vectors are all orthogonal to one combination of these. Otherwise a determinant of
+    products would vanish, which would be a rational relation between roots of products of different primes, and there is none
+    (Besicovitch 1940). ``precision`` must be the working precision; it is an argument so that the result can be cached.
     """
     roots = ((arb(prime).sqrt(), round(math.sqrt(prime))) for prime in _primes_from(size + 2))
     entries = (root - whole for root, whole in roots)

@@ -1,20 +1,21 @@
-r"""Audits: an attack on a mechanism that measures how much it reveals.
+r"""Audits: attacks on a mechanism that measure how much it reveals.
 
-A mechanism that claims a privacy claims something about the probabilities ``P(A)`` and ``Q(A)`` of every event ``A`` of its
-output on two neighbouring data sets: with pure ``epsilon`` that ``P(A) <= exp(epsilon) Q(A)``, with ``epsilon`` and ``delta``
-that ``P(A) <= exp(epsilon) Q(A) + delta``, with ``rho`` that the Rényi divergence of order ``a`` of the two chances is at most
-``a rho``, with ``mu`` that they are the errors of a test no better than that of two normal laws ``mu`` apart. One pair and one
-event refutes it. The audit runs the mechanism on a pair, looks for the most revealing event in one half of the runs and counts
-it in the other half, which had no say in the choice. Clopper and Pearson's bounds on the two probabilities then bound
-``epsilon``, ``delta`` at the claimed epsilon, ``rho`` or ``mu`` from below. For ``rho`` one event may show too little; then a
-step function of the output takes its place (:func:`geodp.auditing.bounds.least_rho_of_steps`).
+A privacy claim is a statement about the probabilities ``P(A)`` and ``Q(A)`` of every event ``A`` of the output on two
+neighbouring data sets. Pure ``epsilon`` claims that ``P(A) <= exp(epsilon) Q(A)``; ``epsilon`` and ``delta`` claim that
+``P(A) <= exp(epsilon) Q(A) + delta``; ``rho`` claims that the Rényi divergence of order ``a`` between the two probabilities is
+at most ``a rho``; ``mu`` claims that they are the errors of a test no better than that of two normal laws ``mu`` apart. One pair
+and one event can refute the claim. The audit runs the mechanism on a pair, looks for the most revealing event in one half of the
+runs, and counts it in the other half, which played no part in the choice. Clopper and Pearson's bounds on the two probabilities
+then bound ``epsilon``, ``delta`` at the claimed epsilon, ``rho`` or ``mu`` from below. For ``rho`` one event may show too little;
+the audit then uses a step function of the output (:func:`geodp.auditing.bounds.least_rho_of_steps`).
 
-*The confidence.* An audit reports two bounds, one a direction (``P/Q`` and ``Q/P``), each from one event (or step function) that
-was fixed before its hits were counted. So four probabilities (or means) are bounded, each with a quarter of the permitted chance
-of error: with probability ``confidence`` both lower bounds are true. How many events were looked at in the first half does not
-matter. One of them is a classifier's score: it is trained on the first part of that half, its threshold chosen on the other.
+*The confidence.* An audit reports two bounds, one for each direction (``P/Q`` and ``Q/P``). Each comes from one event (or step
+function) that was fixed before its hits were counted. So four probabilities (or means) are bounded, each with a quarter of the
+permitted chance of error: with probability ``confidence`` both lower bounds are true. The number of events tried in the first
+half does not matter. One of them is a classifier's score: it is trained on the first part of that half, and its threshold is
+chosen on the other.
 
-*What it cannot do.* An audit can refute a claim and never prove it: it sees one pair of data sets and the events of
+*What it cannot do.* An audit can refute a claim but never prove it: it sees only one pair of data sets and the events of
 :mod:`geodp.auditing.events`, :mod:`geodp.auditing.parities` and :mod:`geodp.auditing.classifier`. A secret in the XOR of three
 bits passes. The proof is in ``docs/privacy.md``.
 """
@@ -36,7 +37,7 @@ from threadpoolctl import threadpool_limits
 from geodp._version import __version__
 from geodp.auditing.bounds import least_epsilon, least_rho_of_steps, lower_bound
 from geodp.auditing.events import KINDS, Kind, Witness
-from geodp.auditing.mechanisms import MeanMechanism, Mechanism, Path, runner
+from geodp.auditing.mechanisms import DrawPath, MeanMechanism, Mechanism, runner
 from geodp.auditing.pairs import checked_pair, worst_case_pair
 from geodp.auditing.search import Counted, Progress, Runs, Search
 from geodp.inputs import Array, whole_number
@@ -52,8 +53,8 @@ from geodp.statistics.sensitivity import Bound
 
 __all__ = ["AuditResult", "Finding", "MeanMechanism", "Mechanism", "audit", "worst_case_pair"]
 
-#: The published budget: runs on each of the two data sets.
-DRAWS: dict[Path, int] = {"float": 1_000_000, "exact": 200_000, "release": 10_000}
+#: The default number of runs on each of the two data sets.
+DRAWS: dict[DrawPath, int] = {"float": 1_000_000, "exact": 200_000, "release": 10_000}
 _BINS = 60
 _MOST_DRAWS, _MOST_NUMBERS = 10_000_000, 100_000_000
 
@@ -61,10 +62,10 @@ _MOST_DRAWS, _MOST_NUMBERS = 10_000_000, 100_000_000
 @final
 @dataclass(frozen=True)
 class Finding:
-    """How often the most revealing event of one direction happened, in runs that had no part in its choice.
+    """How often the most revealing event of one direction happened, in runs that played no part in its choice.
 
-    For a claim about rho it may be a ``witness``, a function with some steps, and the counts on its ``steps``; ``hits`` and
-    ``others`` are then those of the steps above zero.
+    For a claim about rho it may be a step function ``witness`` with the counts on its ``steps``; ``hits`` and ``others`` then
+    count the steps above zero.
     """
 
     direction: str
@@ -105,8 +106,8 @@ class Finding:
 class AuditResult:
     """What an audit found. :attr:`consistent` is its verdict.
 
-    ``draws`` is the number of runs on each data set, half of them to choose the events. ``loss_edges`` and ``loss_counts``
-    are the histogram, on either data set, of the privacy loss ``log(p/q)`` that the claimed law gives to an output.
+    ``draws`` is the number of runs on each data set; half of them choose the events. ``loss_edges`` and ``loss_counts``
+    are a histogram, for each data set, of the privacy loss ``log(p/q)`` that the claimed law gives to an output.
 
     >>> from geodp import Euclidean
     >>> result = audit(Ball(Euclidean(1), center=[0.0], radius=1.0), n=10, epsilon=1.0, draws=20_000, seed=1)
@@ -156,12 +157,12 @@ class AuditResult:
 
     @property
     def number(self) -> str:
-        """The number of the claim that is bounded from below: epsilon, delta, rho or mu."""
+        """The name of the number that is bounded from below: epsilon, delta, rho or mu."""
         return lower_bound(self.privacy)[0]
 
     @property
     def lower(self) -> float:
-        """The number of the claim is really at least this, with probability ``confidence``."""
+        """The true value of the claimed number is at least this, with probability ``confidence``."""
         return self.worst.lower
 
     @property
@@ -176,12 +177,12 @@ class AuditResult:
 
     @property
     def consistent(self) -> bool:
-        """Whether the claim stands: the lower bound does not exceed it."""
+        """Whether the audit leaves the claim standing: the lower bound does not exceed it."""
         return self.lower <= lower_bound(self.privacy)[1]
 
     @property
     def note(self) -> str:
-        """Whether the result may be published. One about records that were given may not: it holds no noise."""
+        """Says whether the result may be published. A result about given records may not: it has no noise."""
         return _GIVEN if self.own_pair else _MADE_UP
 
     def to_json(self) -> str:
@@ -272,25 +273,24 @@ def audit(
     pair: tuple[ArrayLike, ArrayLike] | None = None,
     draws: int | None = None,
     confidence: float = 0.99,
-    path: Path = "float",
+    path: DrawPath = "float",
     events: tuple[Kind, ...] | None = None,
     bound: Bound = "sharp",
     seed: int | None = None,
     processes: int | None = None,
     progress: Progress | bool | None = None,
 ) -> AuditResult:
-    r"""Attack a mechanism and bound its epsilon, its delta, its rho or its mu from below.
+    r"""Attacks a mechanism and bounds its epsilon, its delta, its rho or its mu from below.
 
-    Without a ``mechanism`` and a ``pair`` of yours it attacks :func:`geodp.private_mean` with these public parameters, on
+    Without your own ``mechanism`` and ``pair`` it attacks :func:`geodp.private_mean` with these public parameters, on
     neighbouring data sets whose means are about as far apart as one record can move them (:func:`worst_case_pair`).
 
     Parameters
     ----------
     ball, n, epsilon, delta, rho, mu, law, bound
-        The claim, as for :func:`geodp.private_mean`; ``epsilon = 1`` if no privacy is named. ``n`` may be left out if a pair is
-        given.
+        The claim, as for :func:`geodp.private_mean`; by default ``epsilon = 1``. ``n`` may be left out if a pair is given.
     mechanism
-        ``"auto"``, ``"intrinsic"`` or ``"tangent"``, as for :func:`geodp.private_mean`; or another mechanism with that claim:
+        ``"auto"``, ``"intrinsic"`` or ``"tangent"``, as for :func:`geodp.private_mean`, or your own mechanism with that claim:
         ``mechanism(x, size, rng)`` returns the outputs of ``size`` independent runs on the
         data set ``x`` as an array ``(size, *point_shape)``; ``rng`` is a seeded generator that it may use.
     pair
@@ -300,16 +300,16 @@ def audit(
     confidence
         The probability that the reported lower bounds hold.
     path
-        How the release draws: ``"exact"`` as a private release does, ``"float"`` with the fast simulator of the same law, or
+        How to draw outputs: ``"exact"`` like a private release, ``"float"`` with the fast simulator of the same law, or
         ``"release"`` by calling ``private_mean`` every time. See :class:`MeanMechanism`.
     events
         Which kinds of events to look for: some of ``"law"``, ``"array"``, ``"atoms"``, ``"bits"``, ``"classifier"``; all by
-        default. The last bits of the simulator depend on the private mean, which is why it is never used for a release;
-        ``path="float"`` audits the law it draws from and leaves out ``"bits"`` unless they are asked for.
+        default. The last bits of the simulator depend on the private mean, so it is never used for a release;
+        ``path="float"`` audits only the law it draws from, and leaves out ``"bits"`` unless you ask for them.
     seed
-        Makes the audit repeatable (not with ``path="release"``, whose bits are always the operating system's).
+        Makes the audit repeatable (not with ``path="release"``, which always takes its bits from the operating system).
     processes
-        Processes for the exact sampler; all cores by default.
+        The number of processes for the exact sampler; by default one for each core.
     progress
         True for a bar, in a terminal or a notebook; or a function, called as ``progress(runs_done, runs_in_all)``.
 
@@ -327,13 +327,13 @@ def audit(
     records, measurement = _claim(FrechetMean(checked_ball(ball), bound), n, privacy, pair, name, law)
     budget = _budget(draws, path, confidence)
     kinds = _kinds(events, path, given)
-    seeds = np.random.SeedSequence(None if seed is None else whole_number(seed, 0, "the seed"))
+    seeds = np.random.SeedSequence(None if seed is None else whole_number(seed, 0, "the seed", most=math.inf))
     audited = given or MeanMechanism(measurement, path, seed is not None)
     workers = _workers(processes) if given is None and path != "float" else 1
     means = _means(records, measurement)
     distance = float(ball.manifold.raw_dist(*means))
     number, _, least = lower_bound(privacy)
-    # the threads of the linear algebra library cost more than they give on arrays of small matrices
+    # threads in the linear algebra library cost more than they gain on arrays of small matrices
     with threadpool_limits(1, "blas"), runner(audited, records, workers) as run, _told(progress) as told:
         runs = Runs(run, budget // 2, seeds, told, ball.manifold.point_shape)
         search = Search(ball, means, measurement.noise, kinds, least, steps=number == "rho")
@@ -393,18 +393,20 @@ def _claim(
     return records, Measurement(statistic, len(records[0]), privacy, mechanism, law)
 
 
-def _budget(draws: int | None, path: Path, confidence: float) -> int:
-    if path not in get_args(Path):
-        raise ValueError(f"the path must be one of {', '.join(get_args(Path))} but is {path!r}")
+def _budget(draws: int | None, path: DrawPath, confidence: float) -> int:
+    if path not in get_args(DrawPath):
+        raise ValueError(f"the path must be one of {', '.join(get_args(DrawPath))} but is {path!r}")
     if not 0.5 <= confidence < 1.0:
         raise ValueError(f"the confidence must be at least 0.5 and below 1 but is {confidence}")
     budget = DRAWS[path] if draws is None else whole_number(draws, 100, "the number of draws")
     if budget > _MOST_DRAWS:
-        raise ValueError(f"the number of draws must be at most {_MOST_DRAWS} but is {budget}: half of them are kept in memory")
+        raise ValueError(
+            f"the number of draws must be at most {_MOST_DRAWS} but is {budget}, because half of them stay in memory"
+        )
     return budget
 
 
-def _kinds(events: tuple[Kind, ...] | None, path: Path, mechanism: Mechanism | None) -> tuple[Kind, ...]:
+def _kinds(events: tuple[Kind, ...] | None, path: DrawPath, mechanism: Mechanism | None) -> tuple[Kind, ...]:
     if events is None:
         return tuple(kind for kind in KINDS if kind != "bits") if mechanism is None and path == "float" else KINDS
     kinds = (events,) if isinstance(events, str) else tuple(events)
@@ -427,7 +429,7 @@ def _means(records: tuple[Array, Array], measurement: Measurement) -> tuple[Arra
 
 
 def _edges(loss: list[Array]) -> Array:
-    """Of a histogram that holds all losses of a bounded law, and all but a few of an unbounded one."""
+    """Edges of a histogram that covers all losses of a bounded law, or all but a few of an unbounded one."""
     sizes = np.abs(np.concatenate(loss))
     reach = float(np.quantile(sizes[np.isfinite(sizes)], 0.9999)) if np.isfinite(sizes).any() else 1.0
     return np.linspace(-reach, reach, _BINS + 1) * (1.0 + 1e-9)

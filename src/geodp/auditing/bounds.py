@@ -1,7 +1,7 @@
-"""What counts of hits prove about privacy.
+"""Lower bounds on privacy parameters from counts of hits.
 
-Each function bounds one number of a notion of privacy from below. It is wrong with a chance of at most ``level``: each of the two
-probabilities gets half of it.
+Each function bounds one parameter of a notion of privacy from below. The bound is wrong with probability at most ``level``; each
+of the two probabilities gets half of it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, Ze
 #: ``bound(hits, others, draws, level)``: a lower bound on one number of a notion of privacy.
 LowerBound = Callable[[ArrayLike, ArrayLike, int, float], Array]
 
-#: Orders of the Rényi divergences that are looked at; 1 is Kullback and Leibler's.
+#: The orders of the Rényi divergences that are tried; order 1 is the Kullback-Leibler divergence.
 _ORDERS = (1.0, 1.1, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0)
-#: Those that step functions are tried for.
+#: The orders for which step functions are tried.
 WITNESS_ORDERS = (1.0, 1.2, 1.5, 2.0, 3.0)
 
 
 def least_probability(hits: ArrayLike, draws: int, level: float) -> Array:
-    """Clopper and Pearson's lower bound on a probability: it is wrong with a chance of at most ``level``. 0 without a hit."""
+    """Clopper and Pearson's lower bound on a probability, wrong with probability at most ``level``; 0 without a hit."""
     hits = np.asarray(hits, dtype=np.float64)
     return np.where(hits > 0, betaincinv(np.maximum(hits, 1.0), draws - hits + 1.0, level), 0.0)
 
@@ -41,9 +41,9 @@ def largest_probability(hits: ArrayLike, draws: int, level: float) -> Array:
 
 
 def least_epsilon(hits: ArrayLike, others: ArrayLike, draws: int, level: float) -> Array:
-    """A lower bound on ``log(P/Q)``, and so on epsilon: wrong with a chance of at most ``level``; minus infinity without a hit.
+    """A lower bound on ``log(P/Q)``, and so on epsilon: wrong with probability at most ``level``; minus infinity without a hit.
 
-    ``hits`` of ``draws`` outputs on one data set were in the event and ``others`` of as many on its neighbour.
+    ``hits`` of ``draws`` outputs on one data set were in the event, and ``others`` of ``draws`` on its neighbour.
     """
     with np.errstate(divide="ignore"):
         return np.log(least_probability(hits, draws, level / 2.0) / largest_probability(others, draws, level / 2.0))
@@ -90,7 +90,7 @@ def least_rho_of_steps(weights: ArrayLike, hits: ArrayLike, others: ArrayLike, o
     ``D_a(P || Q)/a >= log E_P[exp((a-1) f)]/(a-1) - log E_Q[exp(a f)]/a``,
 
     at ``a = 1`` ``E_P[f] - log E_Q[exp(f)]`` (Donsker and Varadhan), with equality at the log ratio; and ``rho`` is at least
-    ``D_a/a``. An event shows two steps of the ratio only: of Gaussian noise that is about two thirds of rho. The two means are
+    ``D_a/a``. An event shows only two steps of the ratio, which for Gaussian noise is about two thirds of rho. The two means are
     bounded by Maurer and Pontil's empirical Bernstein inequality, each with half of ``level``.
     """
     f, hits, others = np.asarray(weights), np.asarray(hits), np.asarray(others)
@@ -102,7 +102,7 @@ def least_rho_of_steps(weights: ArrayLike, hits: ArrayLike, others: ArrayLike, o
 
 
 def largest_mean(values: Array, counts: ArrayLike, level: float) -> float:
-    """Maurer and Pontil's upper bound on the mean of a variable with these values, each seen so often; wrong with ``level``."""
+    """Maurer and Pontil's upper bound on a mean, from the counts of each value; wrong with probability at most ``level``."""
     counts = np.asarray(counts, dtype=np.float64)
     draws = float(counts.sum())
     mean = float(counts @ values) / draws
@@ -112,7 +112,7 @@ def largest_mean(values: Array, counts: ArrayLike, level: float) -> float:
 
 
 def lower_bound(privacy: Privacy) -> tuple[str, float, LowerBound]:
-    """The number of a claim that an audit bounds from below: its name, what is claimed, and the bound."""
+    """The number of a claim that an audit bounds from below: its name, its claimed value, and the bound."""
     match privacy:
         case PureDP():
             return "epsilon", privacy.epsilon, least_epsilon
@@ -123,4 +123,4 @@ def lower_bound(privacy: Privacy) -> tuple[str, float, LowerBound]:
             return "rho", privacy.rho, least_rho
         case GaussianDP():
             return "mu", privacy.mu, least_mu
-    raise TypeError(f"{privacy!r} is no notion of privacy")
+    raise TypeError(f"{privacy!r} is not a notion of privacy")

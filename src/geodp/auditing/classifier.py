@@ -1,7 +1,7 @@
 """A classifier that learns to tell the outputs on two data sets apart: its score is one more feature.
 
-The idea is that of DP-Sniper (Bichsel, Steffen, Bogunovic and Vechev 2021): the outputs that a good classifier is surest of are
-nearly the most revealing event there is. It is trained on outputs of its own, which neither choose its threshold nor are counted.
+The idea is from DP-Sniper (Bichsel, Steffen, Bogunovic and Vechev 2021): the outputs that a good classifier is most certain of
+are nearly the most revealing event. It is trained on separate outputs, which neither choose its threshold nor are counted.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from geodp.inputs import Array
 
 SCORE = "the score of a classifier trained on other runs"
 
-#: It is trained on no more outputs of each data set than this, and on fewer if they are large.
+#: The largest number of outputs of each data set for training; fewer if the outputs are large.
 MOST_OUTPUTS, _MOST_NUMBERS = 20_000, 1 << 22
-#: Inputs: of larger points so many random combinations of entries are taken in place of the entries.
+#: The largest number of inputs. For larger points, this many random combinations replace the entries.
 _ENTRIES, _INPUTS = 64, 256
-#: Inputs are cut off at so many quartile distances: a few far outputs must not decide.
+#: Inputs are cut off at this many interquartile ranges, so that a few far outputs do not dominate.
 _FAR = 6.0
 _STEPS = 10
 
 
 def outputs_to_train_on(entries: int) -> int:
-    """How many outputs of each data set are used, for points of so many entries."""
+    """The number of outputs of each data set to train on, for points with this many entries."""
     return min(MOST_OUTPUTS, max(_MOST_NUMBERS // entries, 1000))
 
 
 @final
 @dataclass(frozen=True)
 class Classifier:
-    """Logistic regression on entries, their squares and products, last bits, and features that others have thought of.
+    """Logistic regression on entries, their squares and products, last bits, and the features ``others``.
 
-    ``entries`` gives the entries of an output as a matrix, ``others`` further features. Inputs are centred at their median and
-    divided by the distance of their quartiles. Products come in the order of the entries until there are ``_INPUTS`` inputs.
-    The parameters have a normal prior that gets weaker as outputs get more.
+    ``entries`` gives the entries of an output as a matrix. Inputs are centred at their median and divided by their
+    interquartile range. Products are added in the order of the entries until there are ``_INPUTS`` inputs. The parameters have a
+    normal prior that gets weaker as the number of outputs grows.
     """
 
     entries: Feature
@@ -51,7 +51,7 @@ class Classifier:
 
     @classmethod
     def trained(cls, entries: Feature, others: Sequence[Feature], bits: bool, first: Array, second: Array) -> Classifier:
-        """From outputs on the first data set, which get high scores, and on the second."""
+        """A classifier trained to give high scores to the outputs ``first`` and low ones to ``second``."""
         y = np.concatenate([first, second])
         raw = _raw(entries, others, y)
         with np.errstate(all="ignore"):
@@ -70,7 +70,7 @@ class Classifier:
             z = np.clip((_raw(self.entries, self.others, y) - self.center) / self.spread, -_FAR, _FAR)
         count = z.shape[1] - len(self.others)
         rows, columns = np.triu_indices(count)
-        # squares first: those of all entries are looked at before any product
+        # squares of all entries come before any other product
         order = np.argsort(rows != columns, kind="stable")
         room = max(_INPUTS - z.shape[1] - (count if self.bits else 0), 0)
         rows, columns = rows[order][:room], columns[order][:room]
@@ -82,7 +82,7 @@ class Classifier:
 
 
 def _raw(entries: Feature, others: Sequence[Feature], y: Array) -> Array:
-    """Entries, or random combinations of many, and the other features, a row an output; finite."""
+    """The entries (or random combinations, if there are many) and the other features, one row an output; all finite."""
     with np.errstate(all="ignore"):
         values = np.nan_to_num(np.asarray(entries(y), dtype=np.float64), nan=0.0, posinf=1e300, neginf=-1e300)
         if values.shape[1] > _ENTRIES:
@@ -93,7 +93,7 @@ def _raw(entries: Feature, others: Sequence[Feature], y: Array) -> Array:
 
 
 def _logistic(inputs: Array, labels: Array) -> Array:
-    """The most probable weights, by Newton's method; the prior has a precision of the root of the number of outputs."""
+    """The most probable weights, by Newton's method. The precision of the prior is the square root of the number of outputs."""
     precision = np.full(inputs.shape[1], np.sqrt(len(inputs)))
     precision[0] = 1e-6
     weights = np.zeros(inputs.shape[1])

@@ -1,8 +1,8 @@
 """Events that might tell two data sets apart, and the search for the most revealing one.
 
-An event is "a feature of the output lies in a half-line". Whoever attacks a release may know both data sets but for which of them
-was used, so a feature may be computed from both. Every entry of an output is looked at by itself; pairs of bits are in
-:mod:`geodp.auditing.parities`, combinations of everything in :mod:`geodp.auditing.classifier`.
+An event is "a feature of the output lies in a half-line". An attacker may know both data sets, but not which of them was used,
+so a feature may be computed from both. Here every entry of an output is examined by itself; pairs of bits are in
+:mod:`geodp.auditing.parities`, and combinations of everything in :mod:`geodp.auditing.classifier`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from geodp.mechanisms.mechanism import Mechanism
 
 Feature = Callable[[Array], Array]
 
-#: ``law``: what the claimed law says about an output. ``array``: how its point is written down. ``atoms``: values that come
-#: back. ``bits``: the last bits of its floats, by themselves, in pairs, and as they show in features of the other kinds.
-#: ``classifier``: whatever a classifier learns from the entries, their products and the features of the kinds asked for.
+#: ``law``: what the claimed law says about an output. ``array``: the numbers of the array. ``atoms``: values that occur
+#: repeatedly. ``bits``: the last bits of its floats, by themselves, in pairs, and in features of the other kinds.
+#: ``classifier``: what a classifier learns from the entries, their products and the features of the chosen kinds.
 Kind = Literal["law", "array", "atoms", "bits", "classifier"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-#: Thresholds are tried at so many ranks from either end of the outputs on either data set, and not before the fourth.
+#: Thresholds are tried at this many ranks from each end of the outputs on each data set, starting at the fourth.
 _RANKS, _FIRST_RANK = 48, 4
-#: The chance of being wrong at which candidates are ranked: strict, for the best of thousands is partly luck.
+#: The error probability of the bounds that rank candidates. It is small, because the best of thousands is partly luck.
 RANKING_LEVEL = 1e-4
-#: Witnesses are cut off at these values: the larger, the more of the divergence they see, and the less surely.
+#: Witnesses are cut off at these values. A larger value sees more of the divergence, but with less certainty.
 _CLIPS = (1.0, 2.0, 3.0, 4.0, 6.0, 9.0)
 
-#: Without ``bits``, features are rounded to this part of the noise.
+#: Without ``bits``, features are rounded to this fraction of the noise.
 _COARSE = 2.0**-20
 
 LOSS = "the privacy loss of the claimed law"
@@ -55,7 +55,7 @@ class Event:
         return values >= self.threshold if self.above else values <= self.threshold
 
     def counts(self, values: Array) -> NDArray[np.int64]:
-        """For how many values it does not hold, and for how many it does."""
+        """The number of values for which the event does not hold, and the number for which it does."""
         return np.bincount(self.holds(values).astype(np.int64), minlength=2)
 
     def __str__(self) -> str:
@@ -71,14 +71,14 @@ class Event:
 def features(ball: Ball, means: tuple[Array, Array], noise: Mechanism, kinds: tuple[Kind, ...]) -> dict[str, Feature]:
     """Features by name. ``means`` are those of the two data sets, ``noise`` is the claimed mechanism.
 
-    Where the privacy loss is constant (on a line, beyond both means) its last digits are made of the last bits of the output
-    alone. So whoever does not ask about bits gets features without their last digits.
+    Where the privacy loss is constant (on a line, beyond both means) its last digits depend only on the last bits of the
+    output. So features are rounded unless the caller asks for ``bits``.
     """
     return features_of_points(ball, means, noise, kinds) | features_of_entries(ball.manifold, noise, kinds)
 
 
 def features_of_points(ball: Ball, means: tuple[Array, Array], noise: Mechanism, kinds: tuple[Kind, ...]) -> dict[str, Feature]:
-    """Those that look at an output as a whole: about a dozen."""
+    """The features of an output as a whole, about a dozen."""
     manifold = ball.manifold
     found: dict[str, Feature] = {}
     if "law" in kinds:
@@ -107,7 +107,7 @@ def features_of_entries(manifold: Manifold, noise: Mechanism, kinds: tuple[Kind,
 
 
 def entries(noise: Mechanism, kinds: tuple[Kind, ...]) -> Feature:
-    """All entries of an output, shape ``(outputs, entries)``; rounded unless bits are asked for."""
+    """All entries of the outputs, shape ``(outputs, entries)``; rounded unless ``bits`` is among the kinds."""
     return _flat if "bits" in kinds else _rounded(_flat, noise.scale)
 
 
@@ -118,7 +118,7 @@ def _named(means: tuple[Array, Array]) -> Iterator[tuple[str, Array]]:
 def _without_errors(feature: Feature, y: Array) -> Array:
     """The values of a feature, minus infinity where it is not defined.
 
-    What one output gets does not depend on the others: hits that come in clusters are not binomial.
+    The value of one output does not depend on the others, because hits are binomial only if they are independent.
     """
     try:
         with np.errstate(all="ignore"):
@@ -132,7 +132,7 @@ def _without_errors(feature: Feature, y: Array) -> Array:
 
 
 def _rounded(feature: Feature, size: float) -> Feature:
-    """The feature without its last digits; ``size`` is what the noise moves it by."""
+    """The feature without its last digits; ``size`` is how far the noise moves it."""
     unit = _COARSE * size
     return lambda y: np.round(feature(y) / unit) * unit
 
@@ -145,7 +145,7 @@ def _law(ball: Ball, means: tuple[Array, Array], noise: Mechanism) -> dict[str, 
         "the distance to the centre": partial(manifold.raw_dist, ball.center),
         "the distance to the first mean": partial(manifold.raw_dist, first),
         "the distance to the second mean": partial(manifold.raw_dist, second),
-        # the loss of intrinsic noise, whatever noise is claimed
+        # the privacy loss of intrinsic noise, even if other noise is claimed
         "the distance to the second mean less that to the first": lambda y: (
             manifold.raw_dist(second, y) - manifold.raw_dist(first, y)
         ),
@@ -199,11 +199,11 @@ def _last_bits(i: int, y: Array) -> Array:
     return (np.abs(_significands(i, y)[0]) & 7).astype(np.float64)
 
 
-# ------------------------------------------------------------------------------------------ values that come back
+# ------------------------------------------------------------------------------------------ repeated values
 
 
 def fingerprints(y: Array) -> NDArray[np.uint64]:
-    """64 bits of every output: the same for outputs that are the same bit for bit, and hardly ever for others."""
+    """A 64-bit hash of every output: equal for outputs that are equal bit for bit, and hardly ever for others."""
     words = np.ascontiguousarray(y, dtype=np.float64).reshape(len(y), -1).view(np.uint64)
     total = np.zeros(len(y), dtype=np.uint64)
     for column in words.T:  # multiply and shift, as splitmix64 does
@@ -213,7 +213,7 @@ def fingerprints(y: Array) -> NDArray[np.uint64]:
 
 
 def repeated(seen: NDArray[np.uint64], elsewhere: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Fingerprints that came up more than once here and never there."""
+    """Fingerprints that occur more than once in ``seen`` and never in ``elsewhere``."""
     values, counts = np.unique(seen, return_counts=True)
     several: NDArray[np.uint64] = values[counts > 1]
     return several[~np.isin(several, elsewhere)]
@@ -229,10 +229,10 @@ def returning(known: NDArray[np.uint64]) -> Feature:
 
 @dataclass(frozen=True)
 class Witness:
-    """A step function of a feature, for a divergence that no single event shows in full.
+    """A step function of a feature, for a divergence that a single event shows only in part.
 
-    ``weights[i]`` is its value between ``thresholds[i - 1]`` and ``thresholds[i]``. It stands for the log ratio of the two laws,
-    as the first half of the runs shows it, and ``order`` is that of the Rényi divergence it bounds best.
+    ``weights[i]`` is its value between ``thresholds[i - 1]`` and ``thresholds[i]``. It estimates the log ratio of the two laws
+    from the first half of the runs, and ``order`` is the order of the Rényi divergence that it bounds best.
     """
 
     feature: str
@@ -241,22 +241,22 @@ class Witness:
     order: float
 
     def counts(self, values: Array) -> NDArray[np.int64]:
-        """How many values are on each step."""
+        """The number of values on each step."""
         return np.bincount(np.searchsorted(self.thresholds, values, "right"), minlength=len(self.weights))
 
     def __str__(self) -> str:
-        return f"{self.feature}, in {len(self.weights)} steps, is where the one is likelier (divergence of order {self.order:g})"
+        return f"{self.feature}, in {len(self.weights)} steps, by which data set is likelier (divergence of order {self.order:g})"
 
 
 class Candidate(NamedTuple):
-    """An event or a step function, and a cautious lower bound on the number in question from the draws it was found on."""
+    """An event or a step function, and a cautious lower bound on the claimed number, from the draws it was found on."""
 
     event: Event | Witness
     least: float
 
 
 def most_revealing(feature: str, hits: Array, others: Array, bound: LowerBound) -> Candidate:
-    """The half-line in which the values ``hits`` prove most against ``others``, of which there are as many."""
+    """The half-line that gives the largest lower bound for the values ``hits`` against equally many ``others``."""
     hits, others = np.sort(hits), np.sort(others)
     draws = len(hits)
     thresholds = _thresholds(hits, others)
@@ -291,7 +291,7 @@ def best_witness(feature: str, hits: Array, others: Array) -> Candidate:
 
 
 def _thresholds(hits: Array, others: Array) -> Array:
-    """At ranks from either end of sorted values, dense in the tails."""
+    """Thresholds at ranks from each end of the sorted values, dense in the tails."""
     draws = len(hits)
     ranks = np.unique(np.geomspace(min(_FIRST_RANK, draws), draws, _RANKS).astype(int)) - 1
     return np.unique(np.concatenate([values[index] for values in (hits, others) for index in (ranks, draws - 1 - ranks)]))

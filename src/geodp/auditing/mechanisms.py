@@ -1,4 +1,4 @@
-"""What is audited: a mechanism is run many times on one data set."""
+"""Running a mechanism many times on one data set, for an audit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from geodp.measurement import Measurement
 from geodp.release import private_mean
 from geodp.statistics.mean import FrechetMean
 
-Path = Literal["float", "exact", "release"]
+DrawPath = Literal["float", "exact", "release"]
 
 #: ``mechanism(x, size, rng)``: outputs of ``size`` independent runs on the data set ``x``, as one array.
 Mechanism = Callable[[Array, int, np.random.Generator], Array]
@@ -34,10 +34,10 @@ Mechanism = Callable[[Array, int, np.random.Generator], Array]
 class MeanMechanism:
     """:func:`geodp.private_mean`, run many times on one data set.
 
-    ``path="release"`` calls it once a draw. The other two compute the mean of the clipped records once for many draws. *That is
+    ``path="release"`` calls it for each draw. The other two compute the mean of the clipped records once for many draws. *That is
     the same law.* A release is ``draw(mean(clip(x)), bits)``. The mean takes no random input and is the same each time
     it is computed, so releases on one ``x`` are independent draws with one centre, whether the centre was computed once or
-    every time. The parts are those that the release calls: the statistic and the mechanism of the measurement.
+    every time. The audit calls the same parts as the release: the statistic and the mechanism of the measurement.
 
     ``"exact"`` draws with :mod:`geodp.laws.exact`, as a release does; ``"float"`` with the vectorised floating-point
     simulator of the same law, thousands of times faster, which ``private_mean(simulate=...)`` uses.
@@ -47,9 +47,9 @@ class MeanMechanism:
     """
 
     measurement: Measurement
-    path: Path = "float"
+    path: DrawPath = "float"
     seeded: bool = False
-    #: The latest data sets and their means.
+    #: The most recent data sets and their means.
     _known: list[tuple[Array, Array]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __call__(self, x: Array, size: int, rng: np.random.Generator) -> Array:
@@ -104,7 +104,7 @@ Runner = Callable[[Sequence[Task]], Iterator[tuple[Task, Array]]]
 
 @contextmanager
 def runner(mechanism: Mechanism, pair: tuple[Array, Array], processes: int) -> Iterator[Runner]:
-    """A function that yields tasks and their outputs, in order: computed here, or by several processes at once."""
+    """A function that yields tasks and their outputs in order, computed in this process or by several at once."""
     if processes == 1:
         yield lambda tasks: ((task, _run(mechanism, pair, task)) for task in tasks)
         return
@@ -124,7 +124,7 @@ def runner(mechanism: Mechanism, pair: tuple[Array, Array], processes: int) -> I
         with ThreadPoolExecutor(processes) as pool:
             try:
                 yield lambda tasks: zip(tasks, pool.map(work, tasks), strict=True)
-            finally:  # also after an interrupt: no thread is left waiting for a worker
+            finally:  # also after an interrupt, so that no thread waits for a worker forever
                 pool.shutdown(wait=False, cancel_futures=True)
                 for worker in workers:
                     worker.kill()
@@ -138,14 +138,14 @@ def _run(mechanism: Mechanism, pair: tuple[Array, Array], task: Task) -> Array:
 
 
 class _Worker:
-    """A Python process of its own that runs tasks: unlike those of ``multiprocessing`` it does not import the caller's script."""
+    """A separate Python process that runs tasks. Unlike those of ``multiprocessing`` it does not import the caller's script."""
 
     def __init__(self, mechanism: Mechanism, pair: tuple[Array, Array]) -> None:
-        # cores are shared out here: the threads of linear algebra would only get in each other's way
+        # one process a core: the threads of the linear algebra library would compete for the cores
         environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-c", "from geodp.auditing.mechanisms import serve; serve()"]
         pipe = subprocess.PIPE
-        # a session of its own: Ctrl-C is for the process that hands out the tasks, which ends its workers
+        # a new session, so that Ctrl-C reaches only the parent process, which then ends its workers
         self._process: Any = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True)
         self._send((mechanism, pair))
 
@@ -171,7 +171,7 @@ class _Worker:
 
 
 def serve() -> None:
-    """What a worker does: tasks in from one pipe, outputs out on the other, until the first is closed."""
+    """The main loop of a worker: reads tasks from one pipe and writes outputs to the other, until the first is closed."""
     messages: SimpleQueue[Any] = SimpleQueue()
     Thread(target=_receive, args=(messages,), daemon=True).start()
     mechanism, pair = messages.get()
@@ -186,9 +186,9 @@ def serve() -> None:
 
 
 def _receive(messages: SimpleQueue[Any]) -> None:
-    """Read from a thread of its own, which sees at once that the pipe is closed: whoever gave the task may have been killed."""
+    """Reads tasks in a separate thread, which notices at once when the pipe closes because the parent was killed."""
     try:
         while True:
             messages.put(pickle.load(sys.stdin.buffer))
-    finally:  # nobody is left to hear of a failure, nor of what is being computed
+    finally:  # the parent is gone, so stop at once
         os._exit(0)

@@ -13,10 +13,10 @@ from geodp.manifolds.ball import Ball
 def worst_case_pair(ball: Ball, n: int) -> tuple[Array, Array]:
     r"""Two data sets of ``n`` records in the ball that differ in the last one and, for large ``n``, attain the sharp sensitivity.
 
-    Without positive curvature all records but the last are the centre and the last moves from one end of a diameter of the
-    ball to the other: all is on one geodesic, where the mean is that of numbers, and the means are exactly ``2 r/n`` apart.
-    With curvature ``kappa > 0`` the others are shared out over the two ends of a diameter and the last moves along a second
-    one, orthogonal to it in a plane of sectional curvature ``kappa``. In that plane the far records hold the mean only
+    Without positive curvature all records but the last are at the centre, and the last moves from one end of a diameter of the
+    ball to the other. All records lie on one geodesic, where the mean is the mean of numbers, so the means are exactly ``2 r/n``
+    apart. With curvature ``kappa > 0`` half of the other records are at each end of a diameter, and the last moves along a second
+    diameter, orthogonal to it in a plane of sectional curvature ``kappa``. In that plane the far records hold the mean only
     weakly: it moves by ``2 tan(sqrt(kappa) r)/(sqrt(kappa) n)`` as ``n`` grows. (With few records and a radius close to the
     largest it moves less, down to half of the bound.)
 
@@ -35,19 +35,19 @@ def worst_case_pair(ball: Ball, n: int) -> tuple[Array, Array]:
     axes = ball.radius * manifold.plane_of_largest_curvature
     if manifold.curvature > 0.0:
         half = (n - 1) // 2
-        first[:half] = _reached(ball, axes[0])
-        first[half:] = _reached(ball, -axes[0])
+        first[:half] = _point_at(ball, axes[0])
+        first[half:] = _point_at(ball, -axes[0])
     second = first.copy()
-    first[-1], second[-1] = _reached(ball, axes[-1]), _reached(ball, -axes[-1])
+    first[-1], second[-1] = _point_at(ball, axes[-1]), _point_at(ball, -axes[-1])
     return first, second
 
 
-def _reached(ball: Ball, coordinates: Array) -> Array:
+def _point_at(ball: Ball, coordinates: Array) -> Array:
     return ball.manifold.raw_exp(ball.center, ball.manifold.raw_tangent(ball.center, coordinates))
 
 
 def checked_pair(pair: tuple[ArrayLike, ArrayLike], manifold: Manifold) -> tuple[Array, Array]:
-    """Two data sets as arrays, or a sentence if they are no neighbours."""
+    """Two data sets as arrays; raises if they are not neighbours."""
     if len(pair) != 2:
         raise ValueError(f"a pair of neighbouring data sets has two members but {len(pair)} were given")
     first, second = (manifold.read(x, name) for x, name in zip(pair, ("the first data set", "the second data set"), strict=True))

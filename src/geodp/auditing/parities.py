@@ -1,4 +1,4 @@
-"""Single bits of an output and pairs of them: a secret may be in the XOR of two bits each of which looks fair."""
+"""Single bits of an output, and pairs of them: two bits that each look fair may hide a secret in their XOR."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from geodp.auditing.bounds import LowerBound
 from geodp.auditing.events import RANKING_LEVEL, Candidate, Event, Feature
 from geodp.inputs import Array
 
-#: So many bits are looked at in all pairs: the last ones of every entry, as many of each as fit, at least one. Where there
-#: are more entries than ``_MOST_ENTRIES`` only the first so many are paired. The work for an output is the square of these.
+#: The number of bits that are compared in all pairs: the last ones of every entry, equally many of each, at least one. Only
+#: the first ``_MOST_ENTRIES`` entries are used. The work for an output grows with the square of the number of bits.
 _BITS, _MOST_ENTRIES = 256, 1024
-#: Bits of the significand that a float stores.
+#: The number of bits that a float stores of its significand.
 _SIGNIFICAND = 52
-#: So many pairs are bounded with care, of those that differ most between the data sets.
+#: The number of pairs, those that differ most between the data sets, whose bounds are computed carefully.
 _SHORT_LIST = 64
 
 
 class Parities:
-    """Counts how often each bit is one, and each two bits differ, on either data set."""
+    """Counts on each data set how often each bit is one, and how often each two bits differ."""
 
     def __init__(self, entries: int) -> None:
         self.entries = min(entries, _MOST_ENTRIES)
@@ -33,17 +33,17 @@ class Parities:
     def add(self, side: int, y: Array) -> None:
         words = _words(y)[:, : self.entries, None]
         bits = (words >> np.arange(self.bits, dtype=np.uint64)) & np.uint64(1)
-        # the first column is a bit that is always zero: what differs from it is one
+        # the first column is always zero, so a bit that differs from it is one
         signs = np.ones((len(y), 1 + self.entries * self.bits), dtype=np.float32)
         signs[:, 1:] -= 2.0 * bits.reshape(len(y), -1).astype(np.float32)
-        # whole numbers up to the size of a chunk, which float32 holds exactly
+        # the sums are at most the size of a chunk, which float32 holds exactly
         self._agreements[side] += np.rint(signs.T @ signs).astype(np.int64)
         self._draws[side] += len(y)
 
     def most_revealing(self, side: int, bound: LowerBound) -> tuple[Candidate, Feature]:
-        """The event that one bit, or the XOR of two, is one or is not; for which the hits are those on ``side``.
+        """The most revealing event "a bit, or the XOR of two, is one (or zero)", with the hits counted on ``side``.
 
-        As there are so many pairs, each is ranked by a bound that is right for all of them at once.
+        Because there are so many pairs, they are ranked by bounds that hold for all of them at once.
         """
         draws = self._draws[side]
         pairs = np.triu_indices(len(self._agreements[0]), 1)
@@ -71,7 +71,7 @@ class Parities:
 
 
 def _words(y: Array) -> NDArray[np.uint64]:
-    """The 64 bits by which every entry is stored, a row an output; bit 0 is the last of the significand."""
+    """The 64 stored bits of every entry, one row an output; bit 0 is the last of the significand."""
     return np.ascontiguousarray(y, dtype=np.float64).reshape(len(y), -1).view(np.uint64)
 
 
@@ -84,7 +84,7 @@ def _parity(places: list[tuple[int, int]], y: Array) -> Array:
 
 
 def _short_list(hits: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the log ratio of the counts is largest: against its standard error, and with four of them taken off."""
+    """Where the log ratio of the counts is largest: divided by its standard error, or minus four standard errors."""
     ratio = np.log((hits + 1.0) / (others + 1.0))
     error = np.sqrt(1.0 / (hits + 1.0) + 1.0 / (others + 1.0))
     size = min(_SHORT_LIST, len(hits))

@@ -1,7 +1,7 @@
-"""The two halves of an audit: one to look for the most revealing event, one to count it.
+"""The two halves of an audit: the first finds the most revealing event, the second counts it.
 
-The first half has two parts. Every event is looked for in both, but the classifier is trained on the first part and its threshold
-chosen on the second. Nothing that is chosen has seen the other half, so there its hits are binomial.
+The first half has two parts. Events are looked for in both, except that the classifier is trained on the first part and its
+threshold chosen on the second. The choice never uses the second half, so the hits there are binomial.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from geodp.mechanisms.mechanism import Mechanism
 
 Progress = Callable[[int, int], None]
 
-#: Runs of one task: few enough to show progress and to fit in memory, which is to hold so many numbers of outputs.
+#: The number of runs of one task: few enough to show progress and to keep the outputs below this many numbers in memory.
 _LEAST_CHUNK, _CHUNKS, _NUMBERS = 1000, 24, 1 << 18
-#: So many values of the features of single entries are kept for the search on each data set: of large points from the first
-#: outputs only. What is found there is still counted on all of the other half.
+#: The number of values of single-entry features that the search keeps on each data set. For large points that covers only the
+#: first outputs; the event found is still counted on all of the other half.
 _KEPT, _LEAST_KEPT = 1 << 24, 4000
 
 
 class Runs:
-    """The runs of a mechanism on both data sets, cut into tasks with seeds of their own."""
+    """The runs of a mechanism on both data sets, cut into tasks with their own seeds."""
 
     def __init__(
         self, run: Runner, half: int, seeds: np.random.SeedSequence, progress: Progress | None, shape: tuple[int, ...]
@@ -71,9 +71,9 @@ class Runs:
 
 
 class Counted(NamedTuple):
-    """What was chosen for one direction, and how often it happened in the other half of the runs.
+    """The event chosen for one direction, and how often it happened in the other half of the runs.
 
-    ``steps`` are the counts on every step of a :class:`Witness`, on the one data set and on the other.
+    ``steps`` are the counts on every step of a :class:`Witness`, on each data set.
     """
 
     event: Event | Witness
@@ -83,9 +83,9 @@ class Counted(NamedTuple):
 
 
 class Search:
-    """Looks for the event, or for a claim about ``rho`` the step function, that refutes most; one for each direction.
+    """Looks for the most revealing event in each direction, or for a claim about ``rho`` the most revealing step function.
 
-    ``means`` are those of the two data sets, ``noise`` is the claimed mechanism, ``bound`` is what an event proves.
+    ``means`` are those of the two data sets, ``noise`` is the claimed mechanism, ``bound`` computes what an event proves.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Search:
         self.entries = entries(noise, kinds)
         self.loss = features_of_points(ball, means, noise, ("law",))[LOSS]
         self.size = math.prod(ball.manifold.point_shape)
-        #: What was chosen refers to these by name.
+        #: Chosen events refer to these by name.
         self.features = self.whole | self.single
 
     def explore(self, runs: Runs) -> list[Array]:
-        """Look at one half of the runs; returned is the privacy loss of their outputs on either data set."""
+        """Searches one half of the runs, and returns the privacy losses of its outputs on each data set."""
         values: tuple[dict[str, list[Array]], ...] = (defaultdict(list), defaultdict(list))
         seen: tuple[list[NDArray[np.uint64]], ...] = ([], [])
         losses: tuple[list[Array], ...] = ([], [])
@@ -157,11 +157,11 @@ class Search:
         return best.event
 
     def _add_returning(self, joined: list[dict[str, Array]], seen: list[NDArray[np.uint64]]) -> None:
-        """Also look for values that keep coming back on one data set only."""
+        """Adds a feature for values that occur repeatedly on one data set only."""
         for side, nth in enumerate(("first", "second")):
             known = repeated(seen[side], seen[1 - side])
             if len(known):
-                name = f"whether the output is one of {len(known)} values that came back on the {nth} data set only"
+                name = f"whether the output is one of {len(known)} values that occurred repeatedly on the {nth} data set only"
                 self.features[name] = returning(known)
                 for other in (0, 1):
                     joined[other][name] = np.isin(seen[other], known).astype(np.float64)

@@ -12,7 +12,7 @@ __all__ = ["app", "main"]
 
 
 def main() -> None:
-    """Runs the program. Its version alone is told without loading the rest."""
+    """Runs the program. ``--version`` alone is answered without loading the rest."""
     if sys.argv[1:] == ["--version"]:
         print(f"geodp {__version__}")
         return

@@ -41,7 +41,7 @@ def open_budget(
         typer.Option(
             "--neighbours",
             help="Who is protected: 'replace one record', 'replace one person', 'add or remove one record' or "
-            "'add or remove one person'. Releases that imply it are taken.",
+            "'add or remove one person'. The budget accepts releases that imply this.",
         ),
     ] = "replace one record",
     ledger: LedgerOption = DEFAULT_LEDGER,
@@ -50,7 +50,7 @@ def open_budget(
 
     Example: **geodp budget open cohort-7 --epsilon 3 --delta 1e-6**
 
-    A total cannot be changed later. A budget in epsilon alone takes no Gaussian noise, which has no pure epsilon.
+    You cannot change a total later. A budget in epsilon alone refuses Gaussian noise, which has no pure epsilon.
     """
     with one_sentence():
         from geodp.privacy.ledger import Ledger
@@ -67,7 +67,7 @@ def open_budget(
 
 @budget.command()
 def show(ledger: LedgerOption = DEFAULT_LEDGER, as_json: JsonOption = False) -> None:
-    """All data sets: what is spent and left, and what all releases so far reveal.
+    """Show all data sets: what is spent and left, and what all releases so far reveal.
 
     **budget, spent, left**: in the budget's own unit. **advantage**: how much better than chance anyone can guess from all
     releases which of two possible records a person has, 0 for not at all and 1 for always right. **epsilon at delta 1e-6**: the
@@ -115,7 +115,7 @@ def history(
     ledger: LedgerOption = DEFAULT_LEDGER,
     as_json: JsonOption = False,
 ) -> None:
-    """Every charge of a data set, with the receipt of what was released for it."""
+    """Show every charge of a data set, and whether its receipt is on record."""
     with one_sentence():
         from geodp.privacy.ledger import Ledger
 
@@ -153,24 +153,24 @@ def _charge_as_dict(charge: Charge) -> dict[str, Any]:
 @budget.command()
 def risk(
     dataset: Annotated[str, typer.Argument(help="The data set.")],
-    prior: Annotated[float, typer.Option("--prior", help="How sure somebody is already, from 0 to 1.")] = 0.5,
+    prior: Annotated[float, typer.Option("--prior", help="How sure someone is already, from 0 to 1.")] = 0.5,
     false_positives: Annotated[
-        float, typer.Option("--false-positives", help="The part of the innocent that an attack accuses, from 0 to 1.")
+        float, typer.Option("--false-positives", help="The false-positive rate of an attack, from 0 to 1.")
     ] = 0.01,
     chance: Annotated[
         float,
-        typer.Option("--chance", help="With which chance the bound on becoming sure may fail, where there is no pure epsilon."),
+        typer.Option("--chance", help="Probability that the bound on becoming sure fails, if there is no pure epsilon."),
     ] = 1e-5,
     plot: Annotated[Path | None, typer.Option("--plot", help="Also draw the trade-off curve: .png, .svg or .pdf.")] = None,
     ledger: LedgerOption = DEFAULT_LEDGER,
     as_json: JsonOption = False,
 ) -> None:
-    """What a budget means to the people in the data: how sure anyone can become about one of them.
+    """Say what a budget means for the people in the data: how sure anyone can become about one of them.
 
     Example: **geodp budget risk cohort-7 --prior 0.1**
 
-    **so far** is about all charges, if what they cost was chosen in advance. **at most, ever** is what the total allows,
-    however it is spent. Both are upper bounds, for attackers who know every other record.
+    **so far** covers all charges, if their costs were chosen in advance. **at most, ever** is what the total allows,
+    however you spend it. Both are upper bounds, for attackers who know every other record.
     """
     with one_sentence():
         from geodp.privacy.cost import cost_of

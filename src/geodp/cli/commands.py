@@ -17,7 +17,7 @@ from geodp.cli.common import say
 from geodp.cli.planning import plan_command
 from geodp.cli.receipt import receipt_command
 
-#: A command line that the parser refuses; typer exports only the class below it.
+#: The error for a command line that the parser refuses. typer exports only a subclass of it.
 _UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
 
 
@@ -31,13 +31,13 @@ class _Commands(typer.core.TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """What the parser refuses is one sentence like all the others."""
+        """Reports errors of the parser in one sentence, like all others."""
         try:
             code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
         except _UsageError as error:
             if not standalone_mode:
                 raise
-            if type(error).__name__ != "NoArgsIsHelpError":  # the help has been printed by then
+            if type(error).__name__ != "NoArgsIsHelpError":  # the help has already been printed
                 say(_usage(error))
             code = 2
         except typer.Abort:
@@ -93,6 +93,6 @@ def _show_version(wanted: bool) -> None:
 def _main(
     version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")] = False,
 ) -> None:
-    # what the terminal has no letter for must not keep a receipt from it: by then the budget is spent
+    # a character that the terminal cannot show must not stop a receipt: by then the budget is spent
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""What all parts of the command line share: where they print, how they refuse, and options that several commands have."""
+"""Shared parts of the command line: where it prints, how it refuses, and options that several commands have."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def url_of(ledger: str) -> str:
 
 class _Screen(Console):
     def on_broken_pipe(self) -> NoReturn:
-        """An error like any other: the code that the console itself would end with, 1, says that a claim does not hold."""
+        """Ends with code 2, like other errors. The console itself would end with 1, which means that a claim does not hold."""
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
@@ -43,7 +43,7 @@ errors = Console(stderr=True)
 
 @contextmanager
 def one_sentence() -> Iterator[None]:
-    """Turn what may go wrong with public input into one sentence and exit code 2."""
+    """Turns errors about public input into one sentence and exit code 2."""
     try:
         with _stdout_flushed(), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: say(str(message), "warning")
@@ -53,7 +53,7 @@ def one_sentence() -> Iterator[None]:
     except typer.Exit:
         raise
     except Exception as error:  # its text, and a traceback, may hold records
-        refuse(f"geodp failed inside with {type(error).__name__}, whose text may hold data and is not shown: please report it")
+        refuse(f"geodp failed inside with {type(error).__name__}; its text is hidden because it may hold data: please report it")
 
 
 @contextmanager
@@ -71,13 +71,13 @@ def _stdout_flushed() -> Iterator[None]:
 
 
 def refuse(sentence: str) -> NoReturn:
-    """Print a sentence on the error stream and end with exit code 2."""
+    """Prints a sentence on the error stream and ends with exit code 2."""
     say(sentence)
     raise typer.Exit(2) from None
 
 
 def say(sentence: str, kind: str = "error") -> None:
-    """Print a sentence on the error stream."""
+    """Prints a sentence on the error stream."""
     errors.print(f"[bold red]{kind}:[/] {escape(sentence)}", highlight=False, soft_wrap=True)
 
 

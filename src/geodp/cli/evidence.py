@@ -68,15 +68,15 @@ def audit_command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Attack a release and say how much it reveals: a lower bound on its epsilon, delta, rho or mu.
+    """Attack a release to measure how much it reveals: a lower bound on its epsilon, delta, rho or mu.
 
     Example: **geodp audit --manifold "Sphere(2)" --radius 0.39 --n 100 --epsilon 1**
 
-    Releases are made many times from two data sets that differ in one record: by default a worst case for this ball, or the
-    two files given. The event that tells them apart best is chosen in one half of the runs and counted in the other.
+    geodp makes many releases from two data sets that differ in one record: by default a worst case for this ball, or the
+    two files you give. It chooses the event that distinguishes them best in one half of the runs and counts it in the other.
 
-    Exit code 0: the bound does not exceed the claim. 1: the claim is refuted. 2: bad input. An audit can refute a claim, never
-    prove it.
+    Exit code 0: the bound does not exceed the claim. 1: the claim is refuted. 2: bad input. An audit can refute a claim but
+    never prove it.
     """
     with one_sentence():
         from geodp.auditing import audit
@@ -123,15 +123,17 @@ def audit_command(
 
 def study(
     names: Annotated[list[str] | None, typer.Argument(help="Experiments to run; all of them if none is named.")] = None,
-    full: Annotated[bool, typer.Option("--full/--quick", help="Averages over many draws, or over enough to see.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="Average over many draws, or only over enough for a first look.")
+    ] = False,
     out: Annotated[Path, typer.Option("--out", help="Where tables, figures and the report go.")] = Path("geodp-study"),
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same tables.")] = 0,
     processes: Annotated[int | None, typer.Option("--processes", min=1, help="Worker processes; one a core by default.")] = None,
 ) -> None:
-    """Run the experiments of the paper again, beside ours, and check its theorems and our claims.
+    """Run the experiments of the paper again, next to ours, and check its theorems and our claims.
 
     Experiments: neighbours, utility, bounds, privacy, rates, subspaces, circle, chains, beyond, notions. Tables (CSV), figures
-    (PNG, SVG) and a self-contained **report.html** go to the output folder. A run that was interrupted continues where it
+    (PNG, SVG) and a self-contained **report.html** go to the output folder. An interrupted run continues where it
     stopped. The exit code is 1 if a claim does not hold. Processor time, over all cores: about 70 s with --quick, 8 minutes
     with --full.
     """

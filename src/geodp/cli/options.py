@@ -1,4 +1,4 @@
-"""Options that several commands share, and what is made of them."""
+"""Options that several commands share, and functions that read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from geodp.manifolds.ball import Ball
     from geodp.manifolds.notation import Notation
 
-#: Manifolds of other packages are taken too; looking for them takes too long for a help text.
+#: Manifolds of other packages work too, but finding them takes too long for a help text.
 MANIFOLDS = ", ".join(form(kind) for kind in own())
 
 FileArgument = Annotated[
@@ -35,7 +35,7 @@ OptionalLedgerOption = Annotated[
         show_default=False,
     ),
 ]
-DatasetOption = Annotated[str | None, typer.Option("--dataset", help="Data set whose budget is charged. Default: none is.")]
+DatasetOption = Annotated[str | None, typer.Option("--dataset", help="Data set whose budget is charged. Default: none.")]
 OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Also write the release as JSON to this file.")]
 ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help=f"Where the records live: {MANIFOLDS}.")]
 RadiusOption = Annotated[
@@ -51,14 +51,14 @@ HeaderOption = Annotated[
     bool | None,
     typer.Option(
         "--header/--no-header",
-        help="Whether the first line of a .csv names its columns, which are public, or is a record. It need not be said if "
-        "that line is all names.",
+        help="Whether the first line of a .csv names its columns, which are public, or is a record. Not needed if that "
+        "line holds only names.",
     ),
 ]
 MaskOption = Annotated[
     Path | None,
     typer.Option(
-        "--mask", help="Of a NIfTI image: a second one, public, above zero where a voxel is a record. Default: all are."
+        "--mask", help="For a NIfTI image: a second, public image, above zero where a voxel is a record. Default: all voxels."
     ),
 ]
 ColumnsOption = Annotated[
@@ -73,13 +73,13 @@ MechanismOption = Annotated[
     str,
     typer.Option(
         "--mechanism",
-        help="Where the noise lives: intrinsic (on the manifold), tangent (in the tangent space at the centre), or auto, the one "
-        "with the smaller guaranteed error.",
+        help="Where to add the noise: intrinsic (on the manifold), tangent (in the tangent space at the centre), or auto, the "
+        "one with the smaller guaranteed error.",
     ),
 ]
 UnitOption = Annotated[
     str | None,
-    typer.Option("--unit", help="Column that says whose a record is: one person, one vote. Default: every record is a person's."),
+    typer.Option("--unit", help="Column with the person of each record; each person counts once. Default: one record a person."),
 ]
 NeighboursOption = Annotated[
     str,
@@ -104,11 +104,11 @@ OptionalRadiusOption = Annotated[
     float | None,
     typer.Option("--radius", "-r", help="Public radius of the ball, chosen without looking at the data. Not needed with --ball."),
 ]
-LawOption = Annotated[str | None, typer.Option("--law", help="laplace or gaussian; by default the one that errs less.")]
+LawOption = Annotated[str | None, typer.Option("--law", help="laplace or gaussian; by default the one with the smaller error.")]
 
 
 def ball_of(manifold: Manifold, center: str, radius: float, layout: str) -> tuple[Ball, Notation]:
-    """The public ball that the options describe, and the layout that its centre is written in."""
+    """The public ball that the options describe, and the layout of its centre."""
     from geodp.files import center_and_notation
     from geodp.manifolds.ball import Ball
 
@@ -119,9 +119,9 @@ def ball_of(manifold: Manifold, center: str, radius: float, layout: str) -> tupl
 @final
 @dataclass(frozen=True)
 class Place:
-    """Where the records are: a ball that was found and stored, or what the options describe.
+    """Where the records are: a stored ball, or the ball that the options describe.
 
-    The centre is read in the layout of the records, which is known only when their file has been opened.
+    The centre is read in the layout of the records, which is known only after opening their file.
     """
 
     manifold: Manifold
@@ -130,7 +130,7 @@ class Place:
     found: Ball | None = None
 
     def ball(self, layout: str, written: Notation | None) -> Ball:
-        """The public ball. ``layout`` is what the options say, and ``written`` what the file says."""
+        """The public ball. ``layout`` comes from the options, and ``written`` from the file."""
         if self.found is not None:
             return self.found
         known = written.layout if layout == "auto" and written is not None else None
@@ -138,7 +138,7 @@ class Place:
 
 
 def place_of(found: Path | None, manifold: str | None, center: str, radius: float | None) -> Place:
-    """Where the records are, or a sentence about what is missing."""
+    """Where the records are; raises if an option is missing."""
     from geodp.files import parse_manifold
 
     if found is None:
@@ -172,7 +172,7 @@ def dataset_of(
     mask: Path | None = None,
     dask: bool = False,
 ) -> Any:
-    """The records of a file, and who they are."""
+    """The data set in a file, with its persons and groups."""
     from geodp.records.dataset import Dataset
 
     named = None if groups is None else [name.strip() for name in groups.split(",")]
@@ -201,7 +201,7 @@ def open_book(
     ledger: str | None,
     dataset: str | None,
 ) -> Any:
-    """The ledger, if a data set in one is named. A mistake in the options is said before the file is read."""
+    """The ledger, if a data set in it is named. Reports mistakes in the options before the file is read."""
     from geodp.privacy.ledger import Ledger
     from geodp.privacy.notions import privacy_of
 
@@ -214,7 +214,7 @@ def open_book(
 
 
 def check_picture(path: Path) -> None:
-    """Before long work: whether a picture can be written there."""
+    """Checks, before long work, that a picture can be written there."""
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"{path} must end in .png, .svg or .pdf")
     check_place(path)

@@ -31,7 +31,7 @@ def plan_command(
     manifold: ManifoldOption,
     radius: Annotated[
         float | None,
-        typer.Option("--radius", "-r", help="Public radius of the ball; with --spread of a wide one, or none on compact spaces."),
+        typer.Option("--radius", "-r", help="Public radius of the ball; with --spread, a wide one, or none on compact spaces."),
     ] = None,
     n: Annotated[int | None, typer.Option("-n", "--records", help="Number of records.")] = None,
     epsilon: EpsilonOption = None,
@@ -39,7 +39,7 @@ def plan_command(
     rho: RhoOption = None,
     mu: MuOption = None,
     error: Annotated[
-        float | None, typer.Option("--error", help="Error to reach: expected, or with --quantile that quantile.")
+        float | None, typer.Option("--error", help="Largest acceptable error: expected, or with --quantile that quantile.")
     ] = None,
     quantile: Annotated[float | None, typer.Option("--quantile", help="With --error: probability of staying within it.")] = None,
     center: CenterOption = "origin",
@@ -58,7 +58,7 @@ def plan_command(
         float | None, typer.Option("--find", help="With --spread: the part of the privacy for the ball. Default: the best.")
     ] = None,
     releases: Annotated[
-        int | None, typer.Option("--releases", help="How many such releases are intended: which budget they need.")
+        int | None, typer.Option("--releases", help="How many such releases you intend; shows the budget they need.")
     ] = None,
     mechanism: MechanismOption = "auto",
     law: LawOption = None,
@@ -68,15 +68,15 @@ def plan_command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The error of a release before spending: give two of --records, the privacy and --error.
+    """Compute the error of a release before spending: give two of --records, the privacy and --error.
 
     Reads no data. Example: **geodp plan --manifold "Sphere(2)" --radius 0.39 -n 1000 -e 1**
 
     Without a ball, plan the search for one and the mean together, from a guess of the spread:
     **geodp plan --manifold "SPD(3)" --radius 30 -n 10000 -e 1 --spread 0.5**
 
-    The privacy is one of --epsilon, --epsilon and --delta, --rho, or --mu. All mechanisms are shown side by side; the one that a
-    release would use is marked.
+    The privacy is one of --epsilon, --epsilon and --delta, --rho, or --mu. The plan lists all mechanisms and marks the one that
+    a release would use.
     """
     with one_sentence():
         from geodp.files import parse_manifold
@@ -140,7 +140,7 @@ def _print(result: Any, as_json: bool) -> None:
 
 
 def _spoken(written: Notation) -> str | None:
-    """The layout that the centre was written in, in which the plan speaks too."""
+    """The layout of the centre, in which the plan is written too."""
     return None if written.layout is None else written.layout.name
 
 

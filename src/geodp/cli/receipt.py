@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from geodp.finding import BallRelease
     from geodp.receipt import GroupedRelease, Release
 
-#: No receipt is longer, in bytes; a file of records may be.
+#: The longest receipt in bytes. A longer file is not a receipt, and may be a file of records.
 _LONGEST = 2**26
 
 
 def receipt_command(
     file: Annotated[Path, typer.Argument(help="The receipt: JSON, as geodp mean --out writes it.")],
     verify: Annotated[
-        bool, typer.Option("--verify", help="Ask the ledger whether it keeps this very text; say yes or no.")
+        bool, typer.Option("--verify", help="Ask the ledger whether it keeps exactly this text; answers yes or no.")
     ] = False,
     ledger: Annotated[
         str | None,
@@ -31,9 +31,7 @@ def receipt_command(
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the release: .png, .svg or .pdf.")] = None,
     spread: Annotated[
         Path | None,
-        typer.Option(
-            "--spread", help="A variance or covariance of the same records, to say what the error of a mean is beside it."
-        ),
+        typer.Option("--spread", help="A variance or covariance of the same records, to compare the error of a mean with."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -41,8 +39,8 @@ def receipt_command(
 
     Example: **geodp receipt mean.json --spread variance.json --plot mean.png**
 
-    Without --verify a receipt is printed if its numbers agree with each other; anyone can write one that does. With --verify the
-    exit code is 0 for yes, 1 for no, and 2 if there is no answer, such as when the ledger cannot be read:
+    Without --verify, geodp prints a receipt if its numbers agree with each other; anyone can write such a receipt. With --verify
+    the exit code is 0 for yes, 1 for no, and 2 if there is no answer, for example because the ledger cannot be read:
     **geodp receipt mean.json --verify --ledger study.db**
     """
     with one_sentence():
@@ -74,24 +72,24 @@ def receipt_command(
         if as_json:
             print(json.dumps({"verified": reason is None, "reason": reason}, indent=2))
         else:
-            print("yes: the ledger keeps this very receipt" if reason is None else f"no: {reason}")
+            print("yes: the ledger keeps exactly this receipt" if reason is None else f"no: {reason}")
         if reason is not None:
             raise typer.Exit(1)
 
 
 def _beside(release: object, spread: object) -> str:
-    """What the error of a mean is beside a released spread."""
+    """The error of a mean compared with a released spread."""
     from geodp.receipt import Release
 
     if not isinstance(release, Release) or not isinstance(spread, Release) or spread.deviation is None:
         raise ValueError("--spread goes with the receipt of a mean: a variance or a covariance of the same records")
     if (release.manifold, release.n, release.dataset) != (spread.manifold, spread.n, spread.dataset):
-        raise ValueError("the receipt of --spread is not about the same records: it has another number of them or data set")
+        raise ValueError("the receipt of --spread is for other records: its number of records or its data set differs")
     return release.verdict(spread)
 
 
 def read_release(file: Path) -> Release | BallRelease | GroupedRelease:
-    """The release that a file holds, or a sentence."""
+    """The release in a file; raises if it is not one."""
     from geodp.session import release_from_json
 
     return release_from_json(_text_of(file))
@@ -105,7 +103,7 @@ def _text_of(file: Path) -> str:
             return content.decode()
     except UnicodeDecodeError:
         pass
-    raise ValueError(f"{file} is no receipt: give a file that geodp mean --out wrote")
+    raise ValueError(f"{file} is not a receipt: give a file that geodp mean --out wrote")
 
 
 def _contradicts_itself(text: str) -> str | None:

@@ -66,7 +66,9 @@ def mean(
     labels: LabelsOption = "public",
     coverage: Annotated[
         float,
-        typer.Option("--coverage", help="Part of the privacy, such as 0.05, for noisy counts of records valid and in the ball."),
+        typer.Option(
+            "--coverage", help="Part of the privacy, such as 0.05, for noisy counts of valid records and records in the ball."
+        ),
     ] = 0.0,
     mechanism: MechanismOption = "auto",
     law: LawOption = None,
@@ -89,8 +91,8 @@ def mean(
 
     Without --ball, give --manifold and --radius, chosen without looking at the data; the centre defaults to the manifold's origin
     (identity matrix, north pole, first axes, regular polygon). Records outside the ball are moved to its boundary; records that
-    are not points of the manifold count as the centre. How many these are is told by --coverage, to everyone and with noise, and
-    by `geodp check`, to the curator alone.
+    are not points of the manifold count as the centre. --coverage publishes with noise how many these are; `geodp check` tells
+    only the curator.
     """
     with one_sentence():
         from geodp.release import private_mean
@@ -150,12 +152,12 @@ def ball(
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find a ball that holds most of the records, privately: the centre and radius that `geodp mean` wants.
+    """Privately find a ball that contains most of the records: the centre and radius that `geodp mean` needs.
 
     Example: **geodp ball tensors.csv --manifold "SPD(3)" --radius 30 --epsilon 0.2 --out ball.json**
 
     On spaces without positive curvature give a wide radius: 30 on matrices is a factor of 1e13 either way. On spheres, rotations,
-    subspaces and shapes nothing need be known. The output is public from then on; what it spent adds to what a mean spends.
+    subspaces and shapes you need no radius. The output is public from then on; its cost and that of a mean add up.
     """
     with one_sentence():
         from geodp.files import parse_manifold
@@ -193,7 +195,7 @@ def coverage(
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How many records are valid, and how many are in the ball: noisy counts that may be published.
+    """Count, with noise, how many records are valid and how many are in the ball. The counts may be published.
 
     Example: **geodp coverage tensors.csv --manifold "SPD(3)" --radius 1.5 --epsilon 0.05**
     """
@@ -208,7 +210,7 @@ def coverage(
 
 
 def show_release(release: Any, out: Path | None, as_json: bool) -> None:
-    """Write and print a release. The budget is spent: neither a full disk nor a closed pipe may take both copies of it."""
+    """Writes and prints a release. The budget is spent, so neither a full disk nor a closed pipe may lose both copies."""
     try:
         if out is not None:
             write_whole(out, f"{release.to_json()}\n".encode())
@@ -217,7 +219,7 @@ def show_release(release: Any, out: Path | None, as_json: bool) -> None:
 
 
 def layouts() -> None:
-    """What the columns of a file may hold, for every manifold."""
+    """Show what the columns of a file may hold, for every manifold."""
     with one_sentence():
         from geodp.files import LAYOUTS
 
@@ -243,7 +245,7 @@ def check(
     header: HeaderOption = None,
     mask: MaskOption = None,
 ) -> None:
-    """For the curator only: which records are invalid or outside the ball. **The output is not private.**
+    """Show which records are invalid or outside the ball, for the curator only. **The output is not private.**
 
     Example: **geodp check tensors.csv --manifold "SPD(3)" --radius 1.5**
 
@@ -257,7 +259,7 @@ def check(
         public, x = place.ball(layout, data.written), np.asarray(data.x, dtype=np.float64)
         valid = public.manifold.valid(x)
         outside = valid & ~public.contains(x)
-        warning = "NOT PRIVATE: this describes individual records. Do not publish it, nor tune the ball by it."
+        warning = "NOT PRIVATE: this describes individual records. Do not publish it, and do not tune the ball by it."
         screen.print(f"[bold red]{warning}[/]", soft_wrap=True)
         table = Table("records", "count", "first rows (from 0)")
         for name, which in (("valid and in the ball", valid & ~outside), ("outside the ball", outside), ("not points", ~valid)):
@@ -265,7 +267,7 @@ def check(
             table.add_row(name, str(len(rows)), ", ".join(map(str, rows[:10])) + (" ..." if len(rows) > 10 else ""))
         screen.print(table)
         if not valid.any():
-            print("Not one is a point. Check that rows match the header, and set --layout.")
+            print("None of the records is a point. Check that rows match the header, and set --layout.")
         print(_MAY_FIX)
 
 
@@ -274,10 +276,10 @@ def demo(
         "geodp-demo"
     ),
 ) -> None:
-    """From records to a receipt, on shipped diffusion tensors of brain tissue: a ball is found, then a mean is released in it.
+    """Try it on shipped diffusion tensors of brain tissue: find a ball, then release a mean in it, with receipts.
 
-    The picture shows the true mean beside the private one, which only a demonstration may do. (A voxel is not a person: the data
-    show the machinery.)
+    The picture shows the true mean next to the private one, which only a demonstration may do. (A voxel is not a person: these
+    data only show how it works.)
     """
     with one_sentence():
         import numpy as np

@@ -69,12 +69,12 @@ def variance(
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Release how much records vary: the mean squared distance to the centre of the ball, or to their mean.
+    """Release how much the records vary: their mean squared distance to the centre of the ball, or to their mean.
 
     Example: **geodp variance tensors.csv --ball ball.json --epsilon 0.2**
 
-    One number, so it costs little. Its root is a standard deviation, a distance. The ball, the privacy and the file are given as
-    for `geodp mean`.
+    This is one number, so it costs little. Its square root is a standard deviation, a distance. Give the ball, the privacy and
+    the file as for `geodp mean`.
     """
     with one_sentence():
         from geodp.spread import private_variance
@@ -119,7 +119,7 @@ def covariance(
     Example: **geodp covariance tensors.csv --ball ball.json --epsilon 1 --delta 1e-6 --about mean --plot geodesics.png**
 
     The receipt says which standard deviations are above the level of the noise. With --about mean the mean of the normal
-    coordinates is released too, by the same noise, and the privacy is that of both together.
+    coordinates is released too, with the same noise; the privacy covers both together.
     """
     with one_sentence():
         from geodp.spread import private_covariance
@@ -155,8 +155,9 @@ def compare_command(
 
     Example: **geodp compare a.json b.json --first-spread a-covariance.json --second-spread b-covariance.json**
 
-    Says how far apart the means are, how far apart sampling and noise alone would put them, and how rarely they would put them
-    this far (the p-value). Without a spread it is taken to be as large as the ball allows, so that only large differences show.
+    It says how far apart the means are, how far apart sampling and noise alone would put them, and how often they would put them
+    this far apart (the p-value). Without a spread it assumes the largest one that the ball allows, and detects only large
+    differences.
     """
     with one_sentence():
         from geodp.regions import compare

@@ -1,6 +1,6 @@
-"""Compiled passes over many groups: for each group the loop of ``kernels``, at a point of its own.
+"""Compiled passes over many groups: for each group the loop of ``kernels``, at its own point.
 
-Columns of ``rows`` are those of the loop's ``blocks``, one row for every block of every group, and the largest distance.
+The columns of ``rows`` are those of the loop's ``blocks`` and the largest distance, with one row for every block of every group.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def spd2_groups(x: Array, starts: Integers, points: Array, radius: float, block:
 
 @compiled
 def spd3_groups(x: Array, starts: Integers, points: Array, radius: float, block: int, rows: Array) -> None:
-    """3x3 positive-definite matrices, of as many groups at a time as fill a block."""
+    """3x3 positive-definite matrices; takes as many groups at a time as fill a block."""
     room, sure, weights, each = np.empty((SPD3_ROOM, block)), np.empty(block, dtype=np.bool_), np.ones(block), np.empty((0, 6))
     begins, counts, places = np.empty(block, dtype=np.int64), np.empty(block, dtype=np.int64), np.zeros(block, dtype=np.int64)
     bases, roots, inverses = np.empty((block, 3, 3)), np.empty((block, 3, 3)), np.empty((block, 3, 3))
@@ -65,7 +65,7 @@ def spd3_groups(x: Array, starts: Integers, points: Array, radius: float, block:
 def move_spd(points: Array, steps: Array, center: Array, factor: Array, inverse: Array, radius: float) -> None:
     """Moves positive-definite matrices by steps in the frames of their Cholesky factors, in place, and into the ball.
 
-    ``factor`` and ``inverse`` belong to the centre. A point with no step stays where it is, bit for bit.
+    ``factor`` and ``inverse`` are those of the centre. A point with a zero step does not change, bit for bit.
     """
     k = len(center)
     root, room, inner = np.empty((k, k)), np.empty((k, k)), np.empty((k, k))
@@ -96,7 +96,7 @@ def move_spd(points: Array, steps: Array, center: Array, factor: Array, inverse:
 def follow_spd(before: Array, here: Array, vectors: Array, moves: Array) -> None:
     """Tangent vectors ``(groups, m, dim)`` as the same matrices at other points, in place, and minus the logarithms back.
 
-    Everything is in the frames of Cholesky factors: those of ``before`` on the way in, and of ``here`` on the way out.
+    All coordinates are in the frames of Cholesky factors: of ``before`` for the input, and of ``here`` for the output.
     """
     k = before.shape[1]
     old, new, inverse, across = np.empty((k, k)), np.empty((k, k)), np.empty((k, k)), np.empty((k, k))
@@ -198,7 +198,7 @@ def _diagonalise(matrix: Array, vectors: Array) -> None:
 
 @compiled
 def factor(point: Array, root: Array, inverse: Array) -> float:
-    """The Cholesky factor of a positive-definite matrix, and the inverse of that; returned is :func:`most_spread` of them."""
+    """Computes the Cholesky factor of a positive-definite matrix and its inverse, and returns :func:`most_spread` of them."""
     cholesky(point, 1.0, root)
     k = len(point)
     for j in range(k):

@@ -1,6 +1,6 @@
-"""One pass over the records of many groups, each at a point of its own: sums of logarithms, a row a group.
+"""One pass over the records of many groups, each at its own point: sums of logarithms, one row a group.
 
-The records of a group lie next to each other: group ``g`` has the records ``starts[g]`` to ``starts[g + 1]``. As for one mean,
+The records of a group are consecutive: group ``g`` has the records ``starts[g]`` to ``starts[g + 1]``. As for one mean,
 the general evaluator calls the manifold's own maps and the others run compiled loops.
 """
 
@@ -35,12 +35,12 @@ from geodp.manifolds.spd import cholesky, log_of_whitened, most_spread
 
 Integers = NDArray[np.int64]
 
-#: Numbers added up one after another. A sum of n numbers is a tree of such sums, so that its error is this times log(n).
+#: How many numbers are added one after another. A sum of n numbers is a tree of such sums, so its error is this times log(n).
 _FAN = 32
 
 
 class GroupPass(NamedTuple):
-    """What one pass says about the point of each group. Nothing but zeros for a group without records.
+    """The result of one pass at the point of each group; zeros for a group without records.
 
     Tangent vectors are rows of coordinates in the orthonormal frame at the point.
     """
@@ -49,7 +49,7 @@ class GroupPass(NamedTuple):
     log: Array  # mean logarithm
     square: Array  # mean squared length
     reach: Array  # largest length
-    step: Array  # a step to the mean, by what the pass says about the Hessian
+    step: Array  # a step towards the mean, using the Hessian as far as the pass gives it
 
 
 def segment_sums(values: Array, starts: Integers) -> Array:
@@ -59,7 +59,7 @@ def segment_sums(values: Array, starts: Integers) -> Array:
 
 
 def segment_maxima(values: Array, starts: Integers) -> Array:
-    """Largest of consecutive non-negative values; 0 where there is none."""
+    """Largest of consecutive non-negative values; 0 for an empty group."""
     return _reduced(np.maximum, values, starts)
 
 
@@ -83,9 +83,9 @@ def _reduced(operation: np.ufunc, values: Array, starts: Integers) -> Array:
 
 
 class GroupEvaluator(ABC):
-    """How to make a :class:`GroupPass` on one manifold, with the same work for every record as far as that can be had."""
+    """Computes a :class:`GroupPass` on one manifold, with the same work for every record as far as possible."""
 
-    #: What passes say about the Hessian: the more, the fewer of them are needed.
+    #: How much passes say about the Hessian: the more, the fewer passes are needed.
     hessian: ClassVar[HessianKnown] = "its mean over directions"
 
     def __init__(self, ball: Ball) -> None:
@@ -93,14 +93,14 @@ class GroupEvaluator(ABC):
 
     @abstractmethod
     def clip(self, records: Array, starts: Integers) -> GroupPass:
-        """Clips the records, in place, and makes the pass at the centre over them."""
+        """Clips the records in place and computes their pass at the centre."""
 
     @abstractmethod
     def evaluate(self, points: Array, records: Array, starts: Integers) -> GroupPass:
-        """The pass at one point a group over records in the ball."""
+        """The pass over records in the ball, at one point for each group."""
 
     def advance(self, points: Array, steps: Array, records: Array, starts: Integers) -> GroupPass:
-        """The pass at the ends of steps, moved to the boundary of the ball if they are outside; of no step, where it was."""
+        """The pass at the ends of steps, which are moved to the boundary of the ball if outside. A zero step does not move."""
         still = ~steps.any(axis=-1)
         moved = self.manifold.raw_exp(points, self.manifold.raw_tangent(points, steps))
         moved[still] = points[still]
@@ -110,19 +110,19 @@ class GroupEvaluator(ABC):
         return self.evaluate(moved, records, starts)
 
     def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
-        """Of each group, tangent vectors ``(groups, m, dim)`` taken to another point; and how the point moved, seen there."""
+        """For each group, tangent vectors ``(groups, m, dim)`` moved to another point, and the move of the point, seen there."""
         there = follow(self.manifold, before[:, None], here[:, None], vectors)[0]
         return there, follow(self.manifold, before, here, vectors[:, 0])[1]
 
     def centers(self, starts: Integers) -> Array:
-        """The centre of the ball, once a group."""
+        """The centre of the ball, once for each group."""
         return np.repeat(self.ball.center[None], len(starts) - 1, axis=0)
 
 
 def scaled_step(log: Array, square: Array, hessian: Array) -> Array:
     """The gradient step over the Hessian along it."""
     along = along_gradient(log, square, hessian)
-    return log / np.where(along > 0.1, along, 1.0)[:, None]  # far from the mean of a wide ball it says nothing
+    return log / np.where(along > 0.1, along, 1.0)[:, None]  # in a wide ball, far from the mean, the Hessian is useless
 
 
 def along_gradient(log: Array, square: Array, hessian: Array) -> Array:
@@ -199,15 +199,15 @@ class CompiledGroups(GroupEvaluator):
 
     @abstractmethod
     def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
-        """From the mean of every column, and the largest length."""
+        """A pass from the mean of every column and the largest length."""
 
     def clip(self, records: Array, starts: Integers) -> GroupPass:
-        return self.finish(self.centers(starts), records, starts, self.ball.radius)
+        return self.run_blocks(self.centers(starts), records, starts, self.ball.radius)
 
     def evaluate(self, points: Array, records: Array, starts: Integers) -> GroupPass:
-        return self.finish(points, records, starts, math.inf)
+        return self.run_blocks(points, records, starts, math.inf)
 
-    def finish(self, points: Array, records: Array, starts: Integers, radius: float) -> GroupPass:
+    def run_blocks(self, points: Array, records: Array, starts: Integers, radius: float) -> GroupPass:
         points, records = as_compiled_code_knows_it(points), as_compiled_code_knows_it(records)
         blocks = np.concatenate([[0], np.cumsum(-(-np.diff(starts) // Pass.BLOCK))])
         rows = np.empty((blocks[-1], self.columns + 1))
@@ -252,7 +252,7 @@ class SPD2Groups(_CompiledSPDGroups):
 
 
 def _solved(h00: Array, h01: Array, h11: Array, a: Array, b: Array) -> tuple[Array, Array]:
-    """The solution of a 2x2 Hessian; the right-hand side itself where that is not positive, as on a wide ball it may be."""
+    """The solution for a 2x2 Hessian; the right-hand side itself if the Hessian is not positive, as it may be in a wide ball."""
     det = h00 * h11 - h01 * h01
     good = (det > 1e-4 * (h00 + h11) ** 2) & (h00 + h11 > 0.0)
     safe = np.where(good, det, 1.0)
@@ -267,7 +267,7 @@ class SPD3Groups(_CompiledSPDGroups):
     def advance(self, points: Array, steps: Array, records: Array, starts: Integers) -> GroupPass:
         from geodp.compute import group_kernels, kernels
 
-        # the loop over records clips points too, several at once
+        # the loop over records also clips points, several at once
         moved, (center, factor, inverse) = np.array(points), self._center
         group_kernels.move_spd(moved, np.ascontiguousarray(steps), *self._center, math.inf)
         rows, most = np.empty((-(-len(moved) // Pass.BLOCK), 9)), float(most_spread(center, inverse))
@@ -325,7 +325,7 @@ class Rotations3Groups(CompiledGroups):
 
 
 def best_group_evaluator(ball: Ball, count: int) -> GroupEvaluator:
-    """The fastest evaluator for so many records in groups."""
+    """The fastest evaluator for this many records in groups."""
     manifold, numbers = ball.manifold, count * math.prod(ball.manifold.point_shape)
     compiled: dict[Manifold, tuple[type[CompiledGroups], str]] = {
         SPD(2): (SPD2Groups, "group_kernels.spd2_groups"),

@@ -1,6 +1,6 @@
-"""One pass over records: the sum of their logarithms at a point, and what the solver needs beside it.
+"""One pass over records: the sum of their logarithms at a point, and the other sums that the solver needs.
 
-An evaluator knows how to do this on one manifold. The general one calls the manifold's own maps; the others do the same
+An evaluator does this on one manifold. The general one calls the manifold's own maps; the others do the same
 with less work a record.
 """
 
@@ -28,11 +28,12 @@ from geodp.manifolds.functions import spectral, symmetric_from_vector, two_sum, 
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.spd import cholesky, log_of_whitened
 
-#: So many numbers at once are worth compiled code, even if it has yet to be made, which takes seconds once after installation.
+#: For this many numbers at once compiled code pays off, even if it must first be compiled, which takes seconds after
+#: installation.
 _WORTH_COMPILING = 100_000
-#: Smaller calls add up. One costs as much as so many numbers more ...
+#: Smaller calls add up. Each costs as much as this many further numbers ...
 _CALL = 5_000
-#: ... and loading compiled code from the disk, or making it, as much as these.
+#: ... and loading compiled code from disk, or compiling it, costs as much as these.
 _WORTH_LOADING, _WORTH_MAKING = 10 * _CALL, 200 * _CALL
 
 
@@ -48,11 +49,11 @@ class Pass:
 
     count: int
     log: Array  # sum of w v, in the orthonormal frame at p
-    log_low: Array  # what rounding has lost of it
+    log_low: Array  # its rounding error
     square: float  # sum of w |v|^2
     reach: float  # largest |v|
-    hessian: Array  # sum of w times what the evaluator says about the Hessian ...
-    seen: float  # ... and the weight of the records it speaks of
+    hessian: Array  # sum of w times the evaluator's part of the Hessian ...
+    seen: float  # ... and the weight of the records in that sum
 
     @classmethod
     def zero(cls, manifold: Manifold) -> Pass:
@@ -80,7 +81,7 @@ class Pass:
 
 
 def compensated_sum(terms: Array) -> tuple[Array, Array]:
-    """The sum along the first axis, by halves, and what rounding has lost of it."""
+    """The sum along the first axis, by halves, and its rounding error."""
     if terms.shape[1] <= 8:  # for a few columns the exact sum is quicker
         high = np.array([math.fsum(column) for column in terms.T.tolist()])
         return high, np.zeros_like(high)
@@ -102,9 +103,9 @@ HessianKnown = Literal["not at all", "its mean over directions", "in full"]
 
 
 class Evaluator(ABC):
-    """How to make a :class:`Pass` on one manifold, with the same work for every record as far as that can be had."""
+    """Computes a :class:`Pass` on one manifold, with the same work for every record as far as possible."""
 
-    #: What passes say about the Hessian: the more, the fewer of them are needed.
+    #: How much passes say about the Hessian: the more, the fewer passes are needed.
     hessian: ClassVar[HessianKnown] = "not at all"
 
     def __init__(self, manifold: Manifold) -> None:
@@ -116,18 +117,18 @@ class Evaluator(ABC):
 
     @abstractmethod
     def clip(self, ball: Ball, records: Array, weights: Array | None) -> Pass:
-        """Clips the records, in place, and makes the pass at the centre over them.
+        """Clips the records in place and computes their pass at the centre.
 
-        Records that :meth:`Ball.clip` would only tidy up, off the manifold by less than the tolerance, may be left to the
-        logarithm, which does not see the difference.
+        Records that are off the manifold by less than the tolerance, which :meth:`Ball.clip` would project, may be left as they
+        are: the logarithm does not see the difference.
         """
 
     @abstractmethod
     def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        """A step to the mean from the mean logarithm and the mean of what the passes say about the Hessian, in coordinates."""
+        """A step towards the mean, from the mean logarithm and the mean of the passes' Hessians, in coordinates."""
 
     def move(self, ball: Ball, p: Array, step: Array) -> Array:
-        """The end of a step, given in coordinates; outside the ball, the point of its boundary next to it."""
+        """The end of a step given in coordinates, moved to the boundary of the ball if it is outside."""
         manifold = ball.manifold
         point = manifold.raw_exp(p, manifold.raw_tangent(p, step))
         inside = manifold.raw_dist(ball.center, point) <= ball.radius
@@ -136,7 +137,7 @@ class Evaluator(ABC):
     def coordinates(self, ball: Ball, records: Array) -> Array:
         """Normal coordinates at the centre of the clipped records, a row each: of length at most the radius, and finite.
 
-        A row depends on its record and on where that is, on nothing else. The records may be changed on the way.
+        A row depends only on its record and its position. The records may be changed in place.
         """
         coordinates = ball.manifold.raw_coordinates(ball.center, ball.clip_with_logs(records)[1])
         coordinates = np.where(np.isfinite(coordinates).all(axis=-1, keepdims=True), coordinates, 0.0)
@@ -144,9 +145,9 @@ class Evaluator(ABC):
         return coordinates * np.where(length > ball.radius, ball.radius / length * (1.0 - 1e-15), 1.0)
 
     def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
-        """Tangent vectors at one point, rows of coordinates, taken to another; and how the point moved, seen from there.
+        """Tangent vectors at one point, rows of coordinates, moved to another point, and the move of the point, seen there.
 
-        They are projected to the tangent space as they are.
+        They are moved by projection to the tangent space.
         """
         return follow(self.manifold, before, here, vectors)
 
@@ -204,7 +205,7 @@ class CompiledEvaluator(Evaluator):
 
     def _run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
         if weights is None:
-            ones = self._ones  # another thread may put a shorter array in its place
+            ones = self._ones  # another thread may replace it by a shorter array
             if len(ones) < len(records):
                 ones = self._ones = np.ones(len(records))
             weights = ones[: len(records)]
@@ -214,14 +215,14 @@ class CompiledEvaluator(Evaluator):
 def as_compiled_code_knows_it(records: Array) -> Array:
     """The same numbers in an ordinary array.
 
-    Compiled code is kept on disk for every type it has met: there is to be one type, whatever the source of the records.
+    Compiled code is cached on disk for every type, so there must be only one type, whatever the source of the records.
     """
     if type(records) is np.ndarray and records.flags.carray:
         return records
     return np.require(records.view(np.ndarray), requirements=["C", "W"])
 
 
-#: A point, its Cholesky factor, the inverse of that, and the ratio of eigenvalues past which matrices are factorised there.
+#: A point, its Cholesky factor, the inverse of that, and the ratio of eigenvalues beyond which matrices are factorised there.
 Frame = tuple[Array, Array, Array, float]
 
 
@@ -236,7 +237,7 @@ class _CompiledSPD(CompiledEvaluator):
     @staticmethod
     @cache
     def _load() -> None:
-        """Loads all that is needed at once, so that no later call has to stop and compile."""
+        """Loads all compiled functions at once, so that no later call has to compile."""
         from geodp.compute import group_kernels
 
         one, room = np.eye(2)[None], np.empty((2, 2))
@@ -303,7 +304,7 @@ class SPD2(_CompiledSPD):
 
 
 def _solved(h00: float, h01: float, h11: float, a: float, b: float) -> tuple[float, float]:
-    """The solution of a 2x2 Hessian; the right-hand side itself if that is not positive, as away from the mean it may be."""
+    """The solution for a 2x2 Hessian; the right-hand side itself if it is not positive, as it may be far from the mean."""
     det, trace = h00 * h11 - h01 * h01, h00 + h11
     if not (trace > 0.0 and det > 1e-12 * trace**2):
         return a, b
@@ -343,7 +344,7 @@ class SPD3(_CompiledSPD):
 
         each, blocks, weights = np.empty((len(records), 6)), _rows(records, 9), np.ones(len(records))
         records = as_compiled_code_knows_it(records)
-        # shortening coordinates clips as well, and takes no exponentials
+        # shortening coordinates also clips, without computing exponentials
         kernels.spd3(records, weights, *self.frame(ball.center), math.inf, Pass.BLOCK, blocks, each, ball.radius)
         return each
 
@@ -351,7 +352,7 @@ class SPD3(_CompiledSPD):
         return _scaled_step(log, hessian)
 
 
-#: Where nobody asks for the coordinates of each record.
+#: Passed if the coordinates of each record are not needed.
 NO_ROWS = np.empty((0, 6))
 
 
@@ -487,7 +488,7 @@ def rotations3_sums(sums: Array) -> tuple[Array, Array, Array]:
 
 
 def solved(hessians: Array, logs: Array) -> Array:
-    """Newton's steps; the logarithms themselves where a Hessian is not positive, as away from the mean it may be."""
+    """Newton's steps; the logarithms themselves if a Hessian is not positive, as it may be far from the mean."""
     values, vectors = np.linalg.eigh(np.where(np.isfinite(hessians), hessians, 0.0))
     good = values[:, :1] > 1e-6 * values[:, -1:]
     inner = (np.swapaxes(vectors, -1, -2) @ logs[..., None])[..., 0] / np.where(good, values, 1.0)
@@ -495,7 +496,7 @@ def solved(hessians: Array, logs: Array) -> Array:
 
 
 def _scaled_log(log: Array, hessian: Array) -> Array:
-    # on a wide ball the mean Hessian may be small or negative away from the mean: then the gradient is the better step
+    # in a wide ball the mean Hessian may be small or negative far from the mean; the gradient is then the better step
     return log / float(hessian) if hessian > 0.1 else log
 
 

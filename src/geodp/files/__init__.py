@@ -1,43 +1,44 @@
-"""Records, centres and manifolds from files and from text.
+"""Reads records, centres and manifolds from files and from text.
 
 Files are ``.npy``, ``.npz`` (one array, or one named ``x`` or ``records``), ``.csv`` (comma, semicolon, tab or blanks, with
-a header, or without one if that is said) and ``.parquet`` (one column a coordinate, or lists; ``pip install
-'geodp[parquet]'``). What a row holds follows from the number of columns and from the header; the layouts marked * are taken
-only when they are named.
+a header unless you say that there is none) and ``.parquet`` (one column a coordinate, or lists; ``pip install
+'geodp[parquet]'``). The number of columns and the header decide how a row is read. A layout marked * is used only if you
+name it.
 
 {layouts}
 
 Arrays may also have the shape ``(n, *point_shape)``, such as ``(n, 3, 3)`` for SPD(3). Latitude and longitude become
 ``(cos lat cos lon, cos lat sin lon, sin lat)``, so that the north pole is the origin. Angles and clock times run like a
 clock face of 24 hours or a compass, ``(sin a, cos a)``: midnight is the origin (0, 1), and 06:00 is (1, 0). Headers such
-as ``Dxx, Dyy, Dzz, Dxy, ...`` or ``r11, r21, ...`` give the order of matrix entries; a header with some of the names of a
-layout and not all is refused, and one with none leaves the numbers in their order.
+as ``Dxx, Dyy, Dzz, Dxy, ...`` or ``r11, r21, ...`` give the order of matrix entries. If a header has some names of a
+layout but not all, the file is refused. If it has none, the numbers are read in their order.
 
-Records are private and one record is one line (or row). What a cell holds never raises and is never quoted: a cell that
-is missing or not a number, a line with too few or too many cells, a row that is no composition or spans no subspace
-makes an invalid record, full of NaN, which a release maps to the centre.
+Records are private, and one record is one line (or row). A bad cell never raises an error and is never quoted. A record
+becomes invalid, which means all NaN, if a cell is missing or not a number, if its line has too few or too many cells, or
+if its row is not a composition or spans no subspace. A release maps invalid records to the centre.
 
-How the records are read is never decided by what they hold, not even by most of them: replacing one record could turn the
-vote, and with it all the others. It is decided by what the caller says and by these things, which are **public**:
+The contents of the records never decide how they are read, not even by majority: replacing one record could tip the
+vote and so change all the others. Only the caller decides, and the following things, which are **public**:
 
-- of every file its name, its format and the number of its records. In a ``.csv`` these are all lines after the header,
-  blank ones too, wherever they are. A line ends with a line break, the last one too: an empty one without it is no line;
-- of a ``.csv`` its encoding (UTF-16 if it has a header and begins with a byte order mark, else UTF-8) and its first line, which
-  is the header unless ``header=False`` says that it is a record. Its names are the columns, and what stands between them
-  (semicolons, else tabs, else commas, else blanks) separates the cells of all lines. A first line that is not all names is
-  refused until ``header`` is given;
-- of a ``.csv`` without a header nothing more. Then each line says itself what separates its cells, and how many there should
-  be follows from the layout, which must be named if those of the manifold differ in it. With ``columns`` the others in the line,
-  and how many there are, do not matter;
-- of ``.npy``, ``.npz`` and Zarr arrays the shape and the type; whether they hold numbers or clock times is the type;
-- of ``.parquet`` the names and types of the columns. The lengths of lists are public where the type fixes them; otherwise they
-  must be those of the layout, to be named as above, and the column must be the only one.
+- of every file: its name, its format and the number of its records. In a ``.csv`` every line after the header is a record,
+  also a blank one. A trailing newline does not add a record;
+- of a ``.csv``: its encoding (UTF-16 if it has a header and begins with a byte order mark, else UTF-8) and its first line, which
+  is the header unless ``header=False`` says that it is a record. The header names the columns. The separator in the header
+  (semicolons, else tabs, else commas, else blanks) is the separator in all lines. If the first line does not hold only names,
+  the file is refused until ``header`` is given;
+- of a ``.csv`` without a header: nothing more. Each line then shows its own separator. The layout says how many cells a line
+  has; name it if the layouts of the manifold have different numbers of columns. If you give ``columns``, the other cells of a
+  line and their number do not matter;
+- of ``.npy``, ``.npz`` and Zarr arrays: the shape and the type. The type says whether they hold numbers or clock times;
+- of ``.parquet``: the names and types of the columns. The lengths of lists are public if the type fixes them. If not, the
+  lists must have the length of the layout, which you name as above, and their column must be the only one.
 
-Types are public, so they must not be made from the records: a program that makes a column text because of one cell that is
-no number, or an array of objects because of one that is missing, tells that there is such a cell. Give types when writing.
+Types are public, so they must not depend on the records. Some programs make a whole column text because one cell is not a
+number, or make an array of objects because one cell is missing; the type then reveals that cell. Set the types when you
+write the file.
 
-A comma is a decimal point in a line whose cells are separated by semicolons. The file of a centre is public altogether, so its
-header, its clock times and the lengths of its lists are found by looking.
+If semicolons separate the cells of a line, a comma is a decimal point. The file of a centre is public, so its contents do
+decide whether it has a header, whether it holds clock times and how long its lists are.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.files.arrays import ArrayTable, float64, open_array
-from geodp.files.asked import Asked
 from geodp.files.cells import CLOCK, seconds
 from geodp.files.images import open_image
 from geodp.files.layout import PICK, choose, layout_table, layouts, to_points
 from geodp.files.lines import open_csv
 from geodp.files.messages import FileError, cut, excerpt
 from geodp.files.naming import expression, literal, parse_manifold
+from geodp.files.options import ReadOptions
 from geodp.files.parquet import open_parquet
 from geodp.files.rows import JsonTable, SheetTable
 from geodp.files.table import Table
@@ -77,14 +78,14 @@ LAYOUTS: str
 
 
 def __getattr__(name: str) -> str:
-    if name == "LAYOUTS":  # made when asked for: other packages may add to it
+    if name == "LAYOUTS":  # made on demand, because other packages may add layouts
         return layout_table(registered())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __doc__ = (__doc__ or "").replace("{layouts}", layout_table(own()))
 
-_OPENERS: dict[str, Callable[[Path, Asked], Table]] = {
+_OPENERS: dict[str, Callable[[Path, ReadOptions], Table]] = {
     ".npy": open_array,
     ".npz": open_array,
     ".csv": open_csv,
@@ -100,7 +101,7 @@ _OPENERS: dict[str, Callable[[Path, Asked], Table]] = {
 }
 
 _AS_FRAME = "read it with another program and save it as CSV or Parquet, or read it in Python and give the data frame"
-#: What to do with files that are not read.
+#: Advice for files that are not supported.
 _ADVICE = {
     **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst", ".gz"), "unpack it first"),
     **dict.fromkeys((".xls", ".xlsm", ".xlsb", ".ods", ".numbers"), "save it as CSV or as .xlsx"),
@@ -109,7 +110,7 @@ _ADVICE = {
     ".ndjson": "its lines are records of JSON: call it .jsonl",
     ".pq": "call it .parquet",
     **dict.fromkeys((".feather", ".arrow", ".h5", ".hdf5", ".mat", ".rds", ".rdata", ".sav", ".dta", ".sas7bdat"), _AS_FRAME),
-    **dict.fromkeys((".pkl", ".pickle"), "a pickle may run any program: save the records as .npy or .parquet"),
+    **dict.fromkeys((".pkl", ".pickle"), "opening a pickle can run any code: save the records as .npy or .parquet"),
 }
 
 
@@ -123,20 +124,20 @@ def _ending(path: Path) -> str:
     return f"{path.with_suffix('').suffix.lower()}{last}" if last == ".gz" else last
 
 
-def _open(path: Path, asked: Asked) -> Table:
+def _open(path: Path, options: ReadOptions) -> Table:
     opener = _OPENERS.get(_ending(path))
     if opener is None:
         advice = _ADVICE.get(path.suffix.lower())
-        # not quoted: a text that names no file may be a record
+        # not quoted: a text that does not name a file may be a record
         known = f"a file of records must be a {', '.join(_OPENERS)} file, and its name must say so"
-        raise FileError(f"{path} is not read as it is: {advice}" if advice else known)
-    if asked.mask is not None and opener is not open_image:
-        raise FileError(f"a mask is for images, and {path} is none: leave it out")
+        raise FileError(f"geodp cannot read {path} as it is: {advice}" if advice else known)
+    if options.mask is not None and opener is not open_image:
+        raise FileError(f"a mask is for images, and {path} is not an image: leave the mask out")
     if not path.is_file():
         raise FileError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
     if path.stat().st_size == 0:
         raise FileError(f"{path} is empty: it must hold one record a line or row")
-    return opener(path, asked)
+    return opener(path, options)
 
 
 @contextmanager
@@ -147,7 +148,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
-    except (ValueError, EOFError, zlib.error) as error:  # what the library behind a format says may quote a cell
+    except (ValueError, EOFError, zlib.error) as error:  # the message may quote a cell, so only its kind is shown
         raise FileError(f"{path} cannot be read: {type(error).__name__}") from None
 
 
@@ -162,11 +163,11 @@ def read_records(
 ) -> Array:
     """The records in a file, as float64 of shape ``(n, *point_shape)``; see the table above for the layouts.
 
-    ``columns`` picks columns by name, or by position from 0, as a list or a text such as ``"lat, lon"``. ``header`` says
-    of a ``.csv`` file whether its first line is a header; it goes without saying for one that is all names. Records that
-    are no points are kept: those that cannot be written down at all are full of NaN. A float64 ``.npy`` array that holds the
-    points as they are stays on disk, mapped read-only. ``mask`` is a second image, which is public and above zero where a voxel
-    is a record. Every :class:`FileError` is about public things: names, shapes, types.
+    ``columns`` chooses columns by name, or by position from 0, as a list or a text such as ``"lat, lon"``. ``header`` says
+    whether the first line of a ``.csv`` file is a header; it is not needed if that line holds only names. Records that are
+    not points are kept; those that cannot be read at all are full of NaN. A float64 ``.npy`` array that holds the
+    points as they are stays on disk, mapped read-only. ``mask`` is a second, public image: a voxel is a record where the mask
+    is above zero. Every :class:`FileError` quotes only public things: names, shapes, types.
 
     >>> from geodp import Sphere
     >>> read_records("arrivals.csv", Sphere(1))
@@ -180,7 +181,7 @@ def read_records(
 @final
 @dataclass(frozen=True)
 class Found:
-    """Records as points, with the labels beside them, and how they were written if that was in columns."""
+    """Records as points, their labels, and the layout they were written in if they came in columns."""
 
     x: Any
     labels: list[Any]
@@ -199,21 +200,21 @@ def read_with_labels(
 ) -> Found:
     """The records in a file, as :func:`read_records` reads them, and the columns ``labels``."""
     place = None if mask is None else Path(mask)
-    asked = Asked(manifold, chosen_columns(columns), layout, header, beside=tuple(labels), mask=place)
+    options = ReadOptions(manifold, chosen_columns(columns), layout, header, labels=tuple(labels), mask=place)
     with _reading(Path(path)):
-        return read_table(_open(Path(path), asked), asked)
+        return read_table(_open(Path(path), options), options)
 
 
-def read_table(table: Table, asked: Asked) -> Found:
-    """All that was asked for in a table."""
-    order, choice = plan_reading(table, asked)
-    labels = [as_labels(table.texts(i)) for i in table.pick(asked.beside)]
-    points = read_points(table, asked.manifold, order, choice)
-    return Found(points, labels, notation_of(table, asked.manifold, order, choice))
+def read_table(table: Table, options: ReadOptions) -> Found:
+    """The records and labels in a table."""
+    order, choice = plan_reading(table, options)
+    labels = [as_labels(table.texts(i)) for i in table.pick(options.labels)]
+    points = read_points(table, options.manifold, order, choice)
+    return Found(points, labels, notation_of(table, options.manifold, order, choice))
 
 
 def as_labels(cells: list[Any]) -> NDArray[Any]:
-    """Labels as an array, each by itself: a text among numbers must not make texts of all of them."""
+    """Labels as an array of objects, so that one text among numbers does not turn them all into texts."""
     labels = np.empty(len(cells), dtype=object)
     labels[:] = cells
     return labels
@@ -223,30 +224,30 @@ def chosen_columns(columns: Sequence[str | int] | str | None) -> Sequence[str | 
     return [name.strip() for name in columns.split(",")] if isinstance(columns, str) else columns
 
 
-def plan_reading(table: Table, asked: Asked) -> tuple[list[int], Layout]:
-    """Positions of the columns to read, in the order of the layout that fits them, and this layout."""
-    manifold = asked.manifold
+def plan_reading(table: Table, options: ReadOptions) -> tuple[list[int], Layout]:
+    """The layout that fits the columns, and the positions of the columns in its order."""
+    manifold = options.manifold
     array = table.array if isinstance(table, ArrayTable) else None
-    if array is not None and array.ndim > 2 and (array.shape[1:] != manifold.point_shape or asked.columns is not None):
+    if array is not None and array.ndim > 2 and (array.shape[1:] != manifold.point_shape or options.columns is not None):
         shape = ", ".join(["n", *map(str, manifold.point_shape)])
         raise FileError(
             f"{table.path} holds an array of shape {array.shape}, but {manifold} is read from arrays of shape ({shape}) "
-            f"or from rows of which columns may be chosen{_flipped(array.shape, manifold)}"
+            f"or from rows, whose columns you may choose{_flipped(array.shape, manifold)}"
         )
-    picked = table.coordinates(asked.columns, asked.beside)
+    picked = table.coordinates(options.columns, options.labels)
     width = sum(table.widths[i] for i in picked)
     header = [table.names[i] for i in picked] if table.names and width == len(picked) else None
 
     def clock() -> bool:
         return len(picked) == 1 and table.holds_clock_times(picked[0])
 
-    hint = _hint(table, width, asked)
-    choice, order = choose(str(table.path), manifold, asked.layout, width, header, table.found(picked), clock, hint)
+    hint = _hint(table, width, options)
+    choice, order = choose(str(table.path), manifold, options.layout, width, header, table.found(picked), clock, hint)
     return ([picked[i] for i in order] if width == len(picked) else picked), choice
 
 
 def notation_of(table: Table, manifold: Manifold, order: list[int], choice: Layout) -> Notation:
-    """The layout of records and the names of their columns, in its order: those that are lines of text."""
+    """The layout of records and the names of their columns in its order, if every name is one line of text."""
     names = [table.names[i] for i in order] if table.names else []
     known = len(names) == choice.columns and all(map(is_line, names))
     return Notation(manifold, choice, tuple(cut(name) for name in names) if known else ())
@@ -256,15 +257,15 @@ def _flipped(shape: tuple[int, ...], manifold: Manifold) -> str:
     for axis in range(1, len(shape)):
         if (*shape[:axis], *shape[axis + 1 :]) == manifold.point_shape:
             moved = (shape[axis], *manifold.point_shape)
-            return f": it looks transposed, numpy.moveaxis(x, {axis}, 0) has the shape {moved}"
+            return f": it looks transposed; numpy.moveaxis(x, {axis}, 0) has the shape {moved}"
     return ""
 
 
-def _hint(table: Table, width: int, asked: Asked) -> str:
-    """What may help where the number of columns does not fit."""
-    if asked.columns is None and table.records in asked.widths and width > table.records:
-        return f": it looks transposed, for it has {table.records} rows and {width} columns; one record a row is wanted"
-    return f": {PICK}" if width > min(asked.widths) else ""
+def _hint(table: Table, width: int, options: ReadOptions) -> str:
+    """Advice for when the number of columns does not fit."""
+    if options.columns is None and table.records in options.widths and width > table.records:
+        return f": with {table.records} rows and {width} columns it looks transposed; write one record a row"
+    return f": {PICK}" if width > min(options.widths) else ""
 
 
 def read_points(table: Table, manifold: Manifold, columns: list[int], choice: Layout) -> Array:
@@ -275,10 +276,10 @@ def read_points(table: Table, manifold: Manifold, columns: list[int], choice: La
 
 
 def parse_center(text: str | os.PathLike[str], manifold: Manifold, *, layout: str = "auto") -> Array:
-    """The point that a text stands for: ``origin``, numbers, a clock time on the circle, or the name of a file.
+    """The point that a text describes: ``origin``, numbers, a clock time on the circle, or the name of a file.
 
-    Numbers and files hold one point in any layout of :func:`read_records`, in the one called ``layout`` if their number
-    fits it, or in the only one that has so many. In a file a matrix may also stand as it is printed, and a vector as a column.
+    Numbers and files hold one point in a layout of :func:`read_records`: the one called ``layout`` if it has that many
+    numbers, or else the only layout that has. A file may also hold a matrix as it is printed, or a vector as a column.
 
     >>> from geodp import SPD, Sphere
     >>> parse_center("[2, 0, 1]", SPD(2))
@@ -291,11 +292,11 @@ def parse_center(text: str | os.PathLike[str], manifold: Manifold, *, layout: st
 
 
 def center_and_notation(text: str | os.PathLike[str], manifold: Manifold, layout: str = "auto") -> tuple[Array, Notation]:
-    """The point that a text stands for, as :func:`parse_center` reads it, and the layout that it was written in."""
+    """The point that a text describes, as in :func:`parse_center`, and the layout it was written in."""
     if not isinstance(text, str) or is_readable(text.strip()):
         path = Path(text.strip() if isinstance(text, str) else text)
         (point, written), source = _read_center(path, manifold, layout), f"the centre in {path}"
-        # a file of records given by mistake must not be quoted: the condition is said without the number found
+        # the file may be one of records, given by mistake: the message leaves out the number that was found
         wrong = (manifold.check_point(point) or "").partition(" but ")[0]
     else:
         (point, written), source = _type_center(text.strip(), manifold, layout), f"the centre {excerpt(text)}"
@@ -327,8 +328,8 @@ def _type_center(text: str, manifold: Manifold, layout: str) -> tuple[Array, Not
 
 def _read_center(path: Path, manifold: Manifold, layout: str) -> tuple[Array, Notation]:
     with _reading(path):
-        asked = Asked(manifold, layout=layout, public=True)
-        table = _open(path, asked)
+        options = ReadOptions(manifold, layout=layout, public=True)
+        table = _open(path, options)
         columns = table.pick(None)
         width = sum(table.widths[i] for i in columns)
         as_printed = (table.records, width) == (manifold.point_shape[0], math.prod(manifold.point_shape[1:]))
@@ -337,13 +338,13 @@ def _read_center(path: Path, manifold: Manifold, layout: str) -> tuple[Array, No
             table, width = ArrayTable(path, table.numbers(columns, False).reshape(1, -1)), table.records * width
         if table.records != 1:
             raise FileError(f"{path} holds {table.records} records, but the centre is one point of {manifold}")
-        found = read_table(table, replace(asked, layout=_center_layout(manifold, layout, width)))
+        found = read_table(table, replace(options, layout=_center_layout(manifold, layout, width)))
         assert found.written is not None
         return np.array(found.x[0]), found.written
 
 
 def _center_layout(manifold: Manifold, layout: str, width: int) -> str:
-    """The layout of the records, unless the centre is plainly written in another: the only one with so many numbers."""
+    """The layout of the records, unless only one other layout has as many numbers as the centre."""
     fitting = [choice.name for choice in layouts(manifold) if choice.columns == width]
     if layout in fitting or not any(choice.name == layout for choice in layouts(manifold)):
         return fitting[0] if layout == "auto" and len(fitting) == 1 else layout

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.files.asked import Asked
 from geodp.files.cells import seconds
 from geodp.files.messages import FileError, listed, short
+from geodp.files.options import ReadOptions
 from geodp.files.table import MOST_COLUMNS, Table
 from geodp.inputs import Array
 
@@ -38,7 +38,7 @@ class ArrayTable(Table):
 
     def numbers(self, columns: list[int], clock: bool) -> Array:
         if clock != (self.array.dtype.kind in "US"):
-            # the type of texts tells how long the longest is, which is no business of anybody
+            # the dtype of texts contains the length of the longest, which is private
             found, wanted = (short(self.array.dtype), "clock times as text") if clock else ("str", "numbers")
             raise FileError(f"{self.path} holds an array of dtype {found}, but this layout is read from {wanted}")
         rows = self.array.reshape(self.records, -1)
@@ -58,7 +58,7 @@ def float64(array: NDArray[Any]) -> Array:
         return array.astype(np.float64, copy=False)
 
 
-def open_array(path: Path, asked: Asked) -> Table:
+def open_array(path: Path, options: ReadOptions) -> Table:
     with path.open("rb") as file:
         names, array = load_array(path, file)
     if array is None:
@@ -67,7 +67,7 @@ def open_array(path: Path, asked: Asked) -> Table:
 
 
 def load_array(path: Path, file: BinaryIO) -> tuple[list[str], NDArray[Any] | None]:
-    """The array in a NumPy file and its name, or all names if it is not clear which one is meant."""
+    """The array in a NumPy file and its name; all names and None if several arrays could be meant."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -79,7 +79,7 @@ def load_array(path: Path, file: BinaryIO) -> tuple[list[str], NDArray[Any] | No
                 likely = names if len(names) == 1 else [name for name in names if name.lower() in ("x", "records")]
                 array = loaded[likely[0]] if len(likely) == 1 else None
                 return names, array if isinstance(array, np.ndarray) else None
-    # whatever a damaged file makes the loader say may quote it
+    # the loader's message about a damaged file may quote it
     except Exception:
         hint = "write one with numpy.save from an array of numbers"
         raise FileError(f"{path} is not a NumPy file that can be read without unpickling objects: {hint}") from None

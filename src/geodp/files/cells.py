@@ -1,4 +1,4 @@
-"""What a cell holds. None of these functions raises, whatever it is."""
+"""Reading single cells. These functions never raise, whatever the cell holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 #: Seconds.
 DAY = 24.0 * 60.0 * 60.0
 
-#: A time of day, perhaps after an ISO date and before a time zone, which are not looked at: 13:45, 1:45:30 PM, 2024-05-01T13:45Z
+#: A time of day. An ISO date before it and a time zone after it are ignored: 13:45, 1:45:30 PM, 2024-05-01T13:45Z
 CLOCK = re.compile(
     r"\s*(?:\d{4}-\d\d-\d\d[T ]\s*)?(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:[.,]\d*)?))?(?:\s*([ap])\.?m\.?)?"
     r"\s*(?:Z|[+-]\d\d(?::?\d\d)?)?\s*",
@@ -22,7 +22,7 @@ _MISSING = frozenset({"na", "n/a", "nil", "none", "null", "missing"})
 
 
 def number(cell: Any) -> float:
-    """The number in a cell, or NaN. Truth values are none."""
+    """The number in a cell, or NaN. True and False are not numbers."""
     if isinstance(cell, bool | np.bool_):
         return math.nan
     try:
@@ -35,7 +35,7 @@ def seconds(cell: Any) -> float:
     """Seconds since midnight, or NaN."""
     if isinstance(cell, datetime | time):
         return 3600.0 * cell.hour + 60.0 * cell.minute + cell.second + 1e-6 * cell.microsecond
-    if isinstance(cell, timedelta):  # how databases answer for a time of day
+    if isinstance(cell, timedelta):  # some databases return a time of day like this
         return _within_a_day(cell.total_seconds())
     found = CLOCK.fullmatch(cell) if isinstance(cell, str) else None
     if found is None:
@@ -53,11 +53,11 @@ def _within_a_day(total: float) -> float:
 
 
 def flat(cell: Any, width: int) -> list[float]:
-    """The ``width`` numbers in a list, or in lists in it; all NaN if there are more or fewer."""
+    """The ``width`` numbers in a list, which may be nested; all NaN if there are more or fewer."""
     found: list[Any] = []
     try:
         _collect(cell, found, width)
-    except Exception:  # of any object there is, and of lists too deep
+    except Exception:  # any object may raise anything, and deep lists exceed the recursion limit
         found = []
     return [number(entry) for entry in found] if len(found) == width else [math.nan] * width
 
@@ -75,18 +75,17 @@ def _collect(cell: Any, found: list[Any], most: int) -> None:
 
 
 def label(cell: Any) -> str | int | float:
-    """A text without blanks around it or a number, which is whole if it can be; an empty text for what is missing."""
-    if isinstance(cell, int | np.integer):
-        return cell if isinstance(cell, bool) else int(cell)
-    if isinstance(cell, float | np.floating):
-        return "" if math.isnan(cell) else int(cell) if float(cell).is_integer() else float(cell)
-    if isinstance(cell, bytes):
-        return cell.decode("latin-1").strip()
+    """A stripped text, or a number (an int if it is whole); an empty text if the cell is missing."""
     try:
-        text = "" if cell is None or cell != cell else str(cell)  # what is not itself is missing: NaT
-    except Exception:  # of any object there is, such as the missing value of pandas, which is not even true or false
+        if isinstance(cell, int | np.integer):
+            return cell if isinstance(cell, bool) else int(cell)
+        if isinstance(cell, float | np.floating):
+            return "" if math.isnan(cell) else int(cell) if float(cell).is_integer() else float(cell)
+        if isinstance(cell, bytes):
+            return cell.decode("latin-1").strip()
+        return "" if cell is None or cell != cell else str(cell).strip()  # NaN and NaT do not equal themselves
+    except Exception:  # any object may raise anything: bool() of pandas' NA does
         return ""
-    return text.strip()
 
 
 def _is_name(cell: str) -> bool:
@@ -102,11 +101,11 @@ def is_value(cell: str) -> bool:
 
 
 def is_header(cells: list[str]) -> bool:
-    # pandas numbers nameless columns, after a nameless one for its index
+    # pandas leaves the name of its index empty and numbers columns that have no names
     numbered = len(cells) > 2 and cells == ["", *map(str, range(len(cells) - 1))]
     return numbered or (any(map(_is_name, cells)) and not any(map(is_value, cells)))
 
 
 def is_doubtful(name: str) -> bool:
-    """Whether a name in a header may be a cell of a record after all, so that no sentence may quote it."""
+    """Whether a name in a header may really be a cell of a record. Such names are not quoted."""
     return re.search(r"\d{3}|\d\.\d", name) is not None

@@ -1,6 +1,6 @@
 """Records in the voxels of a NIfTI image, such as diffusion tensors. nibabel is imported when it is needed.
 
-The size of the image, the meaning its header states and the mask are public.
+Public are the size of the image, the meaning that its header states, and the mask.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.files.arrays import ArrayTable
-from geodp.files.asked import Asked
 from geodp.files.messages import FileError, short
+from geodp.files.options import ReadOptions
 from geodp.files.table import MOST_COLUMNS, Table
 from geodp.inputs import Array
 
-#: The header of an image of symmetric matrices says so: their lower triangles, row by row.
+#: The code in the header of an image of symmetric matrices, stored as lower triangles row by row.
 _SYMMETRIC = 1005
 _TRIANGLE = ("xx", "yx", "yy", "zx", "zy", "zz")
 
 
 class ImageTable(ArrayTable):
-    """One row a voxel of the mask, or of the whole image."""
+    """One row for each voxel of the mask, or of the whole image."""
 
     def __init__(self, path: Path, voxels: Array, names: tuple[str, ...] | None) -> None:
         super().__init__(path, voxels)
         self.names = names
 
 
-def open_image(path: Path, asked: Asked) -> Table:
+def open_image(path: Path, options: ReadOptions) -> Table:
     image = _load(path)
     shape = tuple(int(size) for size in image.shape)
     if len(shape) < 4 or math.prod(shape[3:]) > MOST_COLUMNS:
-        raise FileError(f"{path} is an image of shape {shape}, but several numbers in a voxel need an image of four or five axes")
+        raise FileError(f"{path} is an image of shape {shape}, but an image with several numbers a voxel has four or five axes")
     width = math.prod(shape[3:])
     stated = int(image.header["intent_code"]) == _SYMMETRIC
     names = _TRIANGLE if stated and width == len(_TRIANGLE) else None
-    triangles = [choice.name for choice in asked.manifold.layouts if choice.columns == width]
-    if names is None and asked.layout == "auto" and len(triangles) > 1:
+    triangles = [choice.name for choice in options.manifold.layouts if choice.columns == width]
+    if names is None and options.layout == "auto" and len(triangles) > 1:
         raise FileError(
             f"{path} has {width} numbers in a voxel and does not say in which order: name the layout, {' or '.join(triangles)}"
         )
-    chosen = np.ones(shape[:3], dtype=bool) if asked.mask is None else _mask(asked.mask, path, shape[:3])
+    chosen = np.ones(shape[:3], dtype=bool) if options.mask is None else _mask(options.mask, path, shape[:3])
     voxels = np.empty((int(chosen.sum()), width))
     try:
         with np.errstate(all="ignore"):
@@ -60,7 +60,7 @@ def open_image(path: Path, asked: Asked) -> Table:
 
 
 def _mask(mask: Path, path: Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Which voxels are records: those where the mask, which is public, is above zero."""
+    """Which voxels are records: those where the public mask is above zero."""
     if not mask.is_file():
         raise FileError(f"there is no file {mask}")
     image = _load(mask)
@@ -94,7 +94,7 @@ def _load(path: Path) -> Any:
 
 @contextmanager
 def _no_log(logger: logging.Logger) -> Iterator[None]:
-    """Nothing is written to the log of a library, whose lines may quote a file."""
+    """Silences a library's log, because its lines may quote a file."""
     before, logger.disabled = logger.disabled, True
     try:
         yield

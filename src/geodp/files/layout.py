@@ -1,4 +1,4 @@
-"""Which layout the columns of a file have."""
+"""Choosing the layout of the columns of a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from geodp.manifolds.registry import form, smallest
 
 
 def order(layout: Layout, header: Sequence[str]) -> list[int] | None:
-    """Which column holds each number, if the header names them all."""
+    """The column of each number, if the header names them all, else None."""
     for match in _matches(layout, header):
         if all(len(places) == 1 for places in match.places):
             return [places[0] for places in match.places]
@@ -25,8 +25,8 @@ def order(layout: Layout, header: Sequence[str]) -> list[int] | None:
 
 
 def _shortfall(layout: Layout, header: Sequence[str]) -> str:
-    """What to say about a header that names some of the numbers but not all: so near a miss is no accident."""
-    # one name behind a long beginning is an accident: pro-xy is no entry of a matrix
+    """The complaint about a header that names some of the numbers but not all, which is probably a mistake."""
+    # a single name after a long prefix is a coincidence: pro-xy is not a matrix entry
     near = [match for match in _matches(layout, header) if match.found > 1 or (match.found == 1 and len(match.start) < 2)]
     if not near:
         return ""
@@ -35,7 +35,7 @@ def _shortfall(layout: Layout, header: Sequence[str]) -> str:
         return ""
     named = [header[i] for i in sorted(places[0] for places in best.places if places)]
     missing = [
-        _alike(named[0], best.start, names[0]) for names, places in zip(best.habit, best.places, strict=True) if not places
+        _alike(named[0], best.start, names[0]) for names, places in zip(best.convention, best.places, strict=True) if not places
     ]
     return (
         f"names {listed(named)} but not {listed(missing)}: "
@@ -44,30 +44,30 @@ def _shortfall(layout: Layout, header: Sequence[str]) -> str:
 
 
 def _matches(layout: Layout, header: Sequence[str]) -> list[_Match]:
-    """For each habit of naming, and each beginning that the names may have in common, the columns so named."""
+    """The matching columns for each naming convention and each prefix that the names may share."""
     plain = [_plain(name) for name in header]
     matches = []
-    for habit in () if _is_count(plain) else layout.names:
-        which = {name: entry for entry, names in enumerate(habit) for name in names}
+    for convention in () if _is_count(plain) else layout.names:
+        which = {name: entry for entry, names in enumerate(convention) for name in names}
         lengths = {len(name) for name in which}
         found: dict[str, list[list[int]]] = {}
         for i, name in enumerate(plain):
             for length in lengths & set(range(len(name) + 1)):
                 start, entry = name[:-length], which.get(name[-length:])
-                # a lone name has nothing in common with others
-                if entry is not None and (start == "" or len(habit) > 1):
-                    found.setdefault(start, [[] for _ in habit])[entry].append(i)
-        matches += [_Match(start, habit, found[start]) for start in sorted(found)]
+                # a single name shares no prefix with others
+                if entry is not None and (start == "" or len(convention) > 1):
+                    found.setdefault(start, [[] for _ in convention])[entry].append(i)
+        matches += [_Match(start, convention, found[start]) for start in sorted(found)]
     return matches
 
 
 @final
 @dataclass(frozen=True)
 class _Match:
-    """The columns called ``start`` and a name of ``habit``, for each number of a row."""
+    """For each number of a row, the columns called ``start`` followed by its name in the convention ``convention``."""
 
     start: str
-    habit: tuple[tuple[str, ...], ...]
+    convention: tuple[tuple[str, ...], ...]
     places: list[list[int]]
 
     @property
@@ -80,14 +80,14 @@ def _plain(name: str) -> str:
 
 
 def _is_count(names: list[str]) -> bool:
-    """Whether the names are c0, c1, ..., c15: numbers of columns, and of no matrix entries."""
+    """Whether the names just count the columns, as c0, c1, ..., c15 do, and so are not matrix entries."""
     numbered = [re.fullmatch(r"(.*?)([0-9]{1,9})", name) for name in names]
     counts = [(match[1], int(match[2]) - i) for i, match in enumerate(numbered) if match]
     return len(counts) == len(names) and len(set(counts)) == 1
 
 
 def _alike(example: str, start: str, name: str) -> str:
-    """The name behind the beginning, written as in the example: Dyz beside Dxx."""
+    """The prefix and the name, in upper or lower case like the example: Dyz next to Dxx."""
     if _plain(example) != example.lower():
         return start + name
     rest = example[len(start) :]
@@ -105,13 +105,13 @@ def layouts(manifold: Manifold) -> tuple[Layout, ...]:
 
 
 def layout_table(kinds: Iterable[type[Manifold]]) -> str:
-    """What the columns of a file may hold, for manifolds of these classes: a table, one line a layout."""
+    """A table of what the columns of a file may hold for these manifolds, one line a layout."""
     rows = {}
     for kind in kinds:
         for manifold in smallest(kind):
             known: set[frozenset[str]] = set()
             for layout in manifold.layouts:
-                names = {frozenset(entry) for habit in layout.names for entry in habit}
+                names = {frozenset(entry) for convention in layout.names for entry in convention}
                 found = layout.automatic or not names <= known  # by its number of columns, or by names that no other has
                 known |= names
                 of = layout.of or form(kind)
@@ -127,8 +127,8 @@ def layout_table(kinds: Iterable[type[Manifold]]) -> str:
     return "\n".join([rule, text[0], rule, *text[1:], rule])
 
 
-#: The way to leave columns out, for those who program and those who type.
-PICK = "pick those of a record with columns= (or --columns)"
+#: How to select columns, in Python and on the command line.
+PICK = "choose the columns of a record with columns= (or --columns)"
 
 
 def choose(
@@ -141,7 +141,7 @@ def choose(
     clock: Callable[[], bool],
     hint: str = "",
 ) -> tuple[Layout, list[int]]:
-    """The layout for rows of ``width`` numbers, and which of them are its numbers, in its order."""
+    """The layout for rows of ``width`` numbers, and the position in the row of each of its numbers."""
     choices = layouts(manifold)
     names = header or ()
     if name != "auto":
@@ -175,7 +175,7 @@ def choose(
 
 
 def _positions(source: str, layout: Layout, header: Sequence[str]) -> list[int]:
-    """The numbers as they stand, for a header that names none of them."""
+    """The numbers in the order of the file, for a header that names none of them."""
     if shortfall := _shortfall(layout, header):
         raise FileError(f"the header of {source} {shortfall}")
     return list(range(layout.columns))
@@ -186,7 +186,7 @@ def to_points(manifold: Manifold, layout: Layout, cells: Array) -> Array:
         return cells.reshape(len(cells), *manifold.point_shape)
     finite = np.asarray(np.isfinite(cells).all(axis=-1))
     with np.errstate(all="ignore"):
-        # all rows at once, whatever they hold: how many are invalid must not change how the others are rounded
+        # convert all rows, also invalid ones: their number must not change how the others are rounded
         points = layout.convert(np.where(finite[:, None], cells, 0.0)).reshape(len(cells), *manifold.point_shape)
     bad = ~(finite & np.isfinite(points).all(axis=tuple(range(1, points.ndim))))
     points[bad] = np.nan

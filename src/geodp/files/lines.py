@@ -1,6 +1,6 @@
 """Records in the lines of a text file.
 
-A line is a record, and only a function of this one line: how all lines are read is told by the caller and by the header.
+One line is one record. Only the caller and the header decide how lines are read, so no record changes how another is read.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import BinaryIO, cast, final
 
 import numpy as np
 
-from geodp.files.asked import Asked
 from geodp.files.cells import is_doubtful, is_header, number, seconds
 from geodp.files.messages import FileError, excerpt
+from geodp.files.options import ReadOptions
 from geodp.files.table import MOST_COLUMNS, Table
 from geodp.inputs import Array
 
@@ -30,7 +30,7 @@ _BLOCK = 1 << 22
 @final
 @dataclass(frozen=True)
 class Lines:
-    """The lines of a text file, which may be packed by gzip, or of a range of its bytes."""
+    """The lines of a text file, perhaps compressed by gzip, or of a range of its bytes."""
 
     path: Path
     start: int = 0
@@ -38,7 +38,7 @@ class Lines:
 
     @property
     def suffix(self) -> str:
-        """What the name of the file ends in, but for the mark of gzip."""
+        """The ending of the file's name, without ``.gz``."""
         plain = self.path.with_suffix("") if self.packed else self.path
         return plain.suffix.lower()
 
@@ -54,10 +54,10 @@ class Lines:
         return cast(BinaryIO, gzip.open(self.path)) if self.packed else self.path.open("rb")
 
     def blocks(self, encoding: str) -> Iterator[list[str]]:
-        """The lines, some megabytes of them at a time."""
+        """The lines, in lists of a few megabytes."""
         if self.start and encoding == "utf-8-sig":
-            encoding = "utf-8"  # a byte order mark stands at the beginning of a file only
-        # a byte that is no text is a value like any other: it must not raise
+            encoding = "utf-8"  # only the beginning of a file can have a byte order mark
+        # an invalid byte is private data too: it must not raise
         with self.open() as file, io.TextIOWrapper(file, encoding=encoding, errors="replace") as text:
             while block := text.readlines(_BLOCK):
                 yield block
@@ -66,39 +66,39 @@ class Lines:
 @final
 @dataclass(frozen=True)
 class LineFormat:
-    """How the lines of a file are read: told by the caller and by the header."""
+    """How the lines of a file are read. Decided by the caller and the header alone."""
 
     encoding: str
     names: tuple[str, ...] | None
-    #: What separates the cells; None for blanks, or for what each line says where there is no header.
+    #: The separator of cells. None means blanks or, without a header, the separator that each line shows itself.
     delimiter: str | None
-    #: How many cells there are in a line, or at least if there may be more.
+    #: The number of cells in a line; the least number if ``longer``.
     width: int
     longer: bool
-    #: Whether the first line is all names.
+    #: Whether the first line holds only names.
     plain_header: bool
 
     @property
     def start(self) -> int:
-        """The first line that is a record."""
+        """The number of the first line that is a record."""
         return int(self.names is not None)
 
     def cells(self, line: str, most: int = -1) -> list[str]:
-        """The cells of a line, all past ``most`` in one; without a header a line says itself what separates them."""
+        """The cells of a line; all beyond ``most`` stay in one. Without a header each line shows its own separator."""
         delimiter = _delimiter(line) if self.names is None and self.delimiter is None else self.delimiter
         if delimiter is None and self.width == 1 and not self.longer:
-            delimiter = ","  # in a single cell a blank separates nothing: 1:45 PM
-        # where semicolons separate the cells a comma is a decimal point
+            delimiter = ","  # the line is one cell, so a blank is part of it: 1:45 PM
+        # between semicolons, a comma is a decimal point
         return _split(line.replace(",", ".") if delimiter == ";" else line, delimiter, most)
 
 
 class CsvTable(Table):
-    """Lines of cells. A line is a record whatever it holds: no quotation mark reaches into the next one."""
+    """Lines of cells. Every line is one record: a quotation mark left open ends with its line."""
 
     def __init__(self, lines: Lines, form: LineFormat, records: int, public: bool = False) -> None:
         self.path, self.lines, self.form, self.records = lines.path, lines, form, records
         self.names, self.widths = form.names, (1,) * form.width
-        # of a file of records no cell is looked at before it is read
+        # only a public file may be looked at here: the cells of private records decide nothing
         self.clock = public and any(":" in line for line in islice(self._records(), 1))
 
     def shown_names(self) -> tuple[str, ...] | None:
@@ -135,30 +135,30 @@ class CsvTable(Table):
 
     def _records(self) -> Iterator[str]:
         lines = (line for block in self.lines.blocks(self.form.encoding) for line in block)
-        # the header is in front of the first byte range only
+        # only the first range of bytes has the header
         start = self.form.start if self.lines.start == 0 else 0
         return islice(lines, start, start + self.records)
 
 
-def open_csv(path: Path, asked: Asked) -> CsvTable:
+def open_csv(path: Path, options: ReadOptions) -> CsvTable:
     lines = Lines(path)
-    encoding = _encoding(lines, asked)
-    first, count = _survey(lines, encoding, asked.public)
-    form = line_format(lines, encoding, first, count, asked)
+    encoding = _encoding(lines, options)
+    first, count = _survey(lines, encoding, options.public)
+    form = line_format(lines, encoding, first, count, options)
     if count == form.start:
         raise FileError(f"{path} has a header but no records")
-    return CsvTable(lines, form, count - form.start, asked.public)
+    return CsvTable(lines, form, count - form.start, options.public)
 
 
-def _encoding(lines: Lines, asked: Asked) -> str:
+def _encoding(lines: Lines, options: ReadOptions) -> str:
     with lines.open() as file:
-        # without a header the mark would be part of a record
-        utf16 = asked.header is not False and file.read(2) in (b"\xff\xfe", b"\xfe\xff")
+        # without a header the byte order mark would be part of a record
+        utf16 = options.header is not False and file.read(2) in (b"\xff\xfe", b"\xfe\xff")
     return "utf-16" if utf16 else "utf-8-sig"
 
 
 def _survey(lines: Lines, encoding: str, public: bool) -> tuple[str, int]:
-    """The first line and the number of lines; those at the end that are blank count, unless the whole file is public."""
+    """The first line and the number of lines. Blank lines at the end count, unless the file is public."""
     first, read, last = "", 0, 0
     for block in lines.blocks(encoding):
         first = first if read else block[0]
@@ -168,8 +168,8 @@ def _survey(lines: Lines, encoding: str, public: bool) -> tuple[str, int]:
     return first, last if public else read
 
 
-def line_format(lines: Lines, encoding: str, first: str, count: int, asked: Asked) -> LineFormat:
-    """How the ``count`` lines of a file are read, or a sentence about its header."""
+def line_format(lines: Lines, encoding: str, first: str, count: int, options: ReadOptions) -> LineFormat:
+    """How the ``count`` lines of a file are read; raises if its header is unclear."""
     path = lines.path
     if count == 0:
         raise FileError(f"{path} is empty: it must hold one record a line")
@@ -178,39 +178,39 @@ def line_format(lines: Lines, encoding: str, first: str, count: int, asked: Aske
     delimiter = tabs or _delimiter(title)
     cells = [cell.strip() for cell in _split(title, delimiter)]
     plain = is_header(cells)
-    header = plain if asked.public else asked.header is not False
-    if header and asked.header is None and not plain:
-        _check_names(path, cells, count, asked)
+    header = plain if options.public else options.header is not False
+    if header and options.header is None and not plain:
+        _check_names(path, cells, count, options)
     if not header:
-        form = LineFormat(encoding, None, tabs, 0, asked.columns is not None, plain)
-        if asked.public:
+        form = LineFormat(encoding, None, tabs, 0, options.columns is not None, plain)
+        if options.public:
             return LineFormat(encoding, None, tabs, len(form.cells(first)), False, plain)
-        return LineFormat(encoding, None, tabs, _width(path, asked), form.longer, plain)
-    if delimiter is None and len(cells) > 1 and not first.startswith("#") and 1 in asked.widths:
-        hint = "separate the names by commas, or put the one name between quotation marks"
-        raise FileError(f"the header of {path} may name {len(cells)} columns or one with blanks in its name: {hint}")
+        return LineFormat(encoding, None, tabs, _width(path, options), form.longer, plain)
+    if delimiter is None and len(cells) > 1 and not first.startswith("#") and 1 in options.widths:
+        hint = "separate the names by commas, or put the one name in quotation marks"
+        raise FileError(f"the header of {path} may name {len(cells)} columns, or one column whose name has blanks: {hint}")
     return LineFormat(encoding, tuple(cells), delimiter, len(cells), False, plain)
 
 
-def _check_names(path: Path, cells: list[str], lines: int, asked: Asked) -> None:
-    """A header is what the caller says it is, and that goes without saying where the first line is all names."""
-    if asked.names and asked.names <= set(cells):
+def _check_names(path: Path, cells: list[str], lines: int, options: ReadOptions) -> None:
+    """Raises unless the caller names columns of this line. Not called if the line holds only names."""
+    if options.names and options.names <= set(cells):
         return
-    flipped = lines in asked.widths and len(cells) not in asked.widths
+    flipped = lines in options.widths and len(cells) not in options.widths
     raise FileError(
-        f"the first line of {path} must name the columns, and it holds a number or no name: write names above the "
-        "records, or say header=False (--no-header) if it is a record, header=True (--header) if it names them all the same"
-        + (f"; with {lines} lines of {len(cells)} cells it looks transposed: one record a line is wanted" if flipped else "")
+        f"the first line of {path} must name the columns, but it has a number or an empty cell: write names above the "
+        "records, or say header=False (--no-header) if it is a record, header=True (--header) if these are the names"
+        + (f"; with {lines} lines of {len(cells)} cells it looks transposed: write one record a line" if flipped else "")
     )
 
 
-def _width(path: Path, asked: Asked) -> int:
-    """The number of cells in the line of a record, or with columns chosen the least number, without a header."""
-    if asked.columns is None:
-        if asked.beside:
+def _width(path: Path, options: ReadOptions) -> int:
+    """The number of cells in a line without a header; if columns were chosen, the least number."""
+    if options.columns is None:
+        if options.labels:
             raise FileError(f"{path} is read without a header: say which columns hold coordinates, such as columns='0, 1'")
-        return asked.width(path, "has no header")
-    positions = [str(column) for column in (*asked.columns, *asked.beside)]
+        return options.width(path, "has no header")
+    positions = [str(column) for column in (*options.columns, *options.labels)]
     for position in positions:
         if not position.isdecimal() or int(position) >= MOST_COLUMNS:
             raise FileError(f"{path} is read without a header: pick columns by position from 0, not {excerpt(position)}")
@@ -218,7 +218,7 @@ def _width(path: Path, asked: Asked) -> int:
 
 
 def _delimiter(line: str) -> str | None:
-    """What separates the cells of this line: semicolons, else tabs, else commas, else blanks."""
+    """The separator of the cells of this line: semicolons, else tabs, else commas, else blanks."""
     return next((mark for mark in (";", "\t", ",") if mark in line and len(_split(line, mark, 1)) > 1), None)
 
 

@@ -1,4 +1,4 @@
-"""What a sentence about a file may quote: names, shapes and types, shortened, and no cell."""
+"""Texts for messages about files. They quote shortened names, shapes and types, never a cell."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 
 class FileError(ValueError):
-    """A file that cannot be read as records: one sentence with what was found and what would do, and no cell of it.
+    """A file cannot be read as records. The message says what was found and what would work, and quotes no cell.
 
-    Releases show this sentence and hide those of other exceptions, so a reader of your own that raises it vouches for it.
+    Releases show this message and hide those of other exceptions. If you write your own reader and raise this error,
+    you must make sure that its message holds nothing private.
     """
 
-    __module__ = "geodp.files"  # where it is imported from, and what a traceback shows
+    __module__ = "geodp.files"  # users import it from there, and tracebacks show that name
 
 
 def excerpt(text: str) -> str:

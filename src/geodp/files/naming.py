@@ -13,12 +13,12 @@ from geodp.files.table import MOST_COLUMNS
 from geodp.manifolds import Manifold
 from geodp.manifolds.registry import find, forms, takes_manifolds
 
-#: Longer texts are no manifold or centre anyone typed; the bound also keeps the parser from deep recursion.
+#: Nobody types a longer manifold or centre. The limit also protects the parser from deep recursion.
 _LONGEST_TEXT = 20_000
 
 
 def parse_manifold(text: str) -> Manifold:
-    """The manifold that a text such as ``"SPD(3)"`` names; upper and lower case are the same.
+    """The manifold that a text such as ``"SPD(3)"`` names. Upper and lower case do not matter.
 
     >>> parse_manifold("Product(sphere(2, curvature=4), Euclidean(3))")
     Product(Sphere(2, curvature=4.0), Euclidean(3))
@@ -59,7 +59,7 @@ def literal(node: ast.expr) -> Any:
         return [literal(entry) for entry in node.elts]
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return node.value
-    raise ValueError("only numbers may stand between the parentheses")
+    raise ValueError("the parentheses may hold only numbers")
 
 
 def expression(text: str) -> ast.expr:

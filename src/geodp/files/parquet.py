@@ -13,52 +13,54 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.files.asked import Asked
 from geodp.files.cells import seconds
 from geodp.files.messages import FileError, listed, short
+from geodp.files.options import ReadOptions
 from geodp.files.table import Table
 from geodp.inputs import Array
 
 
 class ParquetTable(Table):
-    """Columns of numbers, or of lists of numbers whose lengths, ``shapes``, come from their types or from what was asked.
+    """Columns of numbers, or of lists of numbers. The lengths of the lists, ``shapes``, come from their types or the options.
 
-    The lengths of the lists themselves are data: no count of them says how long they should be.
+    The actual lengths of the lists are private data, so they never decide how long the lists should be.
     """
 
-    def __init__(self, path: Path | str, table: Any, arrow: Any, asked: Asked | Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, path: Path | str, table: Any, arrow: Any, options: ReadOptions | Mapping[str, tuple[int, ...]]) -> None:
         self.path, self.table, self.arrow, self.records = path, table, arrow, table.num_rows
-        # the index of a pandas table is no column of the data
+        # pandas stores the index of a data frame as a column; it is not a coordinate
         self.names = tuple("" if re.fullmatch(r"__index_level_\d+__", name) else name for name in table.column_names)
         self.widths = (1,) * len(self.names)
-        self.shapes = self._shapes(asked) if isinstance(asked, Asked) else asked
+        self.shapes = self._shapes(options) if isinstance(options, ReadOptions) else options
         lists = {i: self.shapes[name] for i, name in enumerate(table.column_names) if name in self.shapes}
         self.lists = {i: self._matrix(i, table.column(i).combine_chunks(), shape) for i, shape in lists.items()}
         self.widths = tuple(math.prod(lists.get(i, ())) for i in range(len(self.names)))
 
-    def _shapes(self, asked: Asked) -> dict[str, tuple[int, ...]]:
-        """The lengths of the lists, and of the lists in them, in every column of lists that is to be read."""
-        picked = self.coordinates(asked.columns, asked.beside)
+    def _shapes(self, options: ReadOptions) -> dict[str, tuple[int, ...]]:
+        """The lengths of the lists, and of lists nested in them, for every column of lists that is read."""
+        picked = self.coordinates(options.columns, options.labels)
         kinds = {i: self.table.schema.field(i).type for i in picked if self._is_list(self.table.schema.field(i).type)}
-        return {self.table.column_names[i]: self._fixed(kind) or self._told(i, kind, picked, asked) for i, kind in kinds.items()}
+        return {
+            self.table.column_names[i]: self._fixed(kind) or self._told(i, kind, picked, options) for i, kind in kinds.items()
+        }
 
     def _fixed(self, kind: Any) -> tuple[int, ...] | None:
-        """The lengths of lists that all have the same by their type."""
+        """The lengths of the lists if their type fixes them, else None."""
         if not self.arrow.types.is_fixed_size_list(kind):
             return None
         inner = self._fixed(kind.value_type) if self._is_list(kind.value_type) else ()
         return None if inner is None else (kind.list_size, *inner)
 
-    def _told(self, column: int, kind: Any, picked: list[int], asked: Asked) -> tuple[int, ...]:
-        if asked.public:
+    def _told(self, column: int, kind: Any, picked: list[int], options: ReadOptions) -> tuple[int, ...]:
+        if options.public:
             return self._usual(self.table.column(column).combine_chunks())
         depth, inner = 0, kind
         while self._is_list(inner):
             depth, inner = depth + 1, inner.value_type
-        return asked.list_shape(self.path, self.table.column_names[column], depth, len(picked) == 1)
+        return options.list_shape(self.path, self.table.column_names[column], depth, len(picked) == 1)
 
     def _is_list(self, kind: Any) -> bool:
-        """Whether this is a type of lists, or of lists of lists, of numbers."""
+        """Whether values of this type are lists of numbers, or lists of such lists."""
         types = self.arrow.types
         if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
             return self._is_number(kind.value_type) or self._is_list(kind.value_type)
@@ -96,7 +98,7 @@ class ParquetTable(Table):
             micros = values.cast(arrow.time64("us"), safe=False).cast(arrow.int64()).cast(arrow.float64(), safe=False)
             return 1e-6 * np.asarray(micros.to_numpy(zero_copy_only=False), dtype=np.float64)
         if clock and self._is_text(kind):
-            # bytes that are no text are a value like any other: they must not raise
+            # invalid bytes are private data too: they must not raise
             cells = values.cast(arrow.large_binary()).to_pylist()
             return np.array([math.nan if cell is None else seconds(cell.decode("latin-1")) for cell in cells])
         if not clock and self._is_number(kind):
@@ -106,7 +108,7 @@ class ParquetTable(Table):
         raise FileError(f"the column {name} of {self.path} has the type {short(kind)}, but this layout is read from {wanted}")
 
     def _usual(self, values: Any) -> tuple[int, ...]:
-        """The length of the longest list, and of the lists in them, in a public file."""
+        """The length of the longest list, and of lists nested in them, in a public file."""
         if not self._is_list(values.type):
             return ()
         return int(self._lengths(values).max(initial=0)), *self._usual(values.flatten())
@@ -116,7 +118,7 @@ class ParquetTable(Table):
         return np.asarray(counted.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def _matrix(self, column: int, values: Any, shape: tuple[int, ...]) -> Array:
-        """Lists of the lengths ``shape`` as rows; NaN for others."""
+        """The lists as rows; a list whose lengths are not ``shape`` becomes NaN."""
         if not shape:
             return self._column(column, values, False).reshape(len(values), 1)
         entries, lengths, width = self._matrix(column, values.flatten(), shape[1:]), self._lengths(values), shape[0]
@@ -127,12 +129,12 @@ class ParquetTable(Table):
         return rows
 
 
-def open_parquet(path: Path, asked: Asked) -> Table:
+def open_parquet(path: Path, options: ReadOptions) -> Table:
     with parquet_file(path) as file:
         table = file.read()
     if table.num_rows == 0:
         raise FileError(f"{path} has no records")
-    return ParquetTable(path, table, arrow_for(path), asked)
+    return ParquetTable(path, table, arrow_for(path), options)
 
 
 def arrow_for(path: Path) -> Any:
@@ -147,7 +149,7 @@ def arrow_for(path: Path) -> Any:
 
 @contextmanager
 def parquet_file(path: Path) -> Iterator[Any]:
-    """An open Parquet file; whatever pyarrow says about a damaged one may quote it and is not shown."""
+    """An open Parquet file. The messages of pyarrow are hidden, because they may quote the file."""
     arrow = arrow_for(path)
     try:
         with arrow.parquet.ParquetFile(path) as file:

@@ -1,6 +1,6 @@
-"""Records whose cells have a type each: lines of JSON, and the rows of a spreadsheet.
+"""Records in which every cell has its own type: lines of JSON, and the rows of a spreadsheet.
 
-As in other text files, a row is a record and only a function of this one row.
+As in other text files, one row is one record, and nothing outside the row changes how it is read.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Any, final
 
 import numpy as np
 
-from geodp.files.asked import Asked
 from geodp.files.cells import flat, is_doubtful, is_header, label, number, seconds
 from geodp.files.lines import Lines
 from geodp.files.messages import FileError, listed
+from geodp.files.options import ReadOptions
 from geodp.files.table import Table
 from geodp.inputs import Array
 
 
 class RowTable(Table):
-    """Rows of cells, which are read anew for every question."""
+    """Rows of cells. Every method reads the file again."""
 
     @abstractmethod
     def rows(self) -> Iterator[Sequence[Any] | None]:
-        """The cells of each row, as many as there are columns, or None for a row that is no record."""
+        """The cells of each row, one a column, or None for a row that is not a record."""
 
     def holds_clock_times(self, column: int) -> bool:
-        return False  # cells have types, columns have none
+        return False  # only the cells have types, not the columns
 
     def numbers(self, columns: list[int], clock: bool) -> Array:
         missing = [math.nan] * sum(self.widths[i] for i in columns)
@@ -61,30 +61,32 @@ class RowTable(Table):
 class JsonTable(RowTable):
     """One JSON value a line: an object whose fields are the columns, or an array."""
 
-    def __init__(self, path: Path, asked: Asked) -> None:
+    def __init__(self, path: Path, options: ReadOptions) -> None:
         self.path, self.lines = path, Lines(path)
         self.records = sum(len(block) for block in self._blocks())
-        arrays = asked.header is False or asked.public
-        if asked.columns is None and not arrays:
+        arrays = options.header is False or options.public
+        if options.columns is None and not arrays:
             raise FileError(
                 f"{path} has no header: name the fields to read, such as columns='lat, lon' (--columns), or say header=False "
                 "(--no-header) if every line is an array"
             )
-        self.names = None if arrays else tuple(dict.fromkeys(str(name) for name in (*(asked.columns or ()), *asked.beside)))
-        if arrays and asked.columns is not None:
-            raise FileError(f"{path} is read without a header: every line is an array of one record, of which none are picked")
+        self.names = None if arrays else tuple(dict.fromkeys(str(name) for name in (*(options.columns or ()), *options.labels)))
+        if arrays and options.columns is not None:
+            raise FileError(
+                f"{path} is read without a header, so each line is an array with one whole record: leave out columns= (--columns)"
+            )
         if self.names is None:
-            self.widths = (self._longest() if asked.public else asked.width(path, "has no header"),)
+            self.widths = (self._longest() if options.public else options.width(path, "has no header"),)
         else:
-            coordinates = [str(name) for name in asked.columns or ()]
-            width = asked.width(path, "has no types") if len(coordinates) == 1 else 1
+            coordinates = [str(name) for name in options.columns or ()]
+            width = options.width(path, "has no types") if len(coordinates) == 1 else 1
             self.widths = tuple(width if [name] == coordinates else 1 for name in self.names)
 
     def _blocks(self) -> Iterator[list[str]]:
         return self.lines.blocks("utf-8-sig")
 
     def _longest(self) -> int:
-        """How many numbers there are in the first line of a public file."""
+        """The number of numbers in the first line of a public file."""
         row = next(self.rows(), None)
         value = [] if row is None else row[0]
         return int(np.size(np.array(value, dtype=object)))
@@ -111,7 +113,7 @@ class JsonTable(RowTable):
 class SheetTable(RowTable):
     """The rows of a sheet of an Excel file. The first row names the columns, unless the caller says that it is a record."""
 
-    def __init__(self, path: Path, asked: Asked) -> None:
+    def __init__(self, path: Path, options: ReadOptions) -> None:
         self.path: Path = path
         self._sheet = _sheet_name(path)
         self._start = 0
@@ -120,17 +122,16 @@ class SheetTable(RowTable):
         while cells and not cells[-1]:
             cells.pop()
         plain = is_header(cells)
-        header = plain if asked.public else asked.header is not False
-        if header and asked.header is None and not plain and not (asked.names and asked.names <= set(cells)):
+        header = plain if options.public else options.header is not False
+        if header and options.header is None and not plain and not (options.names and options.names <= set(cells)):
             raise FileError(
-                f"the first row of {path} must name the columns, and it holds a number or no name: write names above the "
-                "records, or say header=False (--no-header) if it is a record, header=True (--header) if it names them all the "
-                "same"
+                f"the first row of {path} must name the columns, but it has a number or an empty cell: write names above the "
+                "records, or say header=False (--no-header) if it is a record, header=True (--header) if these are the names"
             )
         self._shown = plain and not any(map(is_doubtful, cells))
         self._start = int(header)
         self.names = tuple(cells) if header else None
-        self.widths = (1,) * (len(cells) if header or asked.public else _width(path, asked))
+        self.widths = (1,) * (len(cells) if header or options.public else _width(path, options))
         with closing(self._stored()) as rows:
             self.records = sum(1 for _ in rows)
         if self.records == 0:
@@ -146,9 +147,9 @@ class SheetTable(RowTable):
                 yield (*row, *(None,) * (width - len(row)))
 
     def _stored(self) -> Generator[tuple[Any, ...]]:
-        """The rows as they are stored, those at the end without a value too."""
+        """The rows as they are stored, including empty ones at the end."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # which may quote a cell
+            warnings.simplefilter("ignore")  # a warning may quote a cell
             book = _workbook(self.path)
             try:
                 for i, row in enumerate(book[self._sheet].iter_rows(values_only=True)):
@@ -160,11 +161,11 @@ class SheetTable(RowTable):
                 book.close()
 
 
-def _width(path: Path, asked: Asked) -> int:
-    if asked.columns is None and asked.beside:
+def _width(path: Path, options: ReadOptions) -> int:
+    if options.columns is None and options.labels:
         raise FileError(f"{path} is read without a header: say which columns hold coordinates, such as columns='0, 1'")
-    positions = [int(text) for text in map(str, (*(asked.columns or ()), *asked.beside)) if text.isdecimal()]
-    return 1 + max(positions, default=-1) if asked.columns is not None else asked.width(path, "has no header")
+    positions = [int(text) for text in map(str, (*(options.columns or ()), *options.labels)) if text.isdecimal()]
+    return 1 + max(positions, default=-1) if options.columns is not None else options.width(path, "has no header")
 
 
 def _sheet_name(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What all tables of records have in common, be they files or data frames."""
+"""The base class of tables of records, whether files or data frames."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from geodp.files.messages import FileError, excerpt, listed
 from geodp.inputs import Array
 
-#: Points that large fit no memory many times over, and no use.
+#: Larger points would not fit in memory, and nobody uses them.
 MOST_COLUMNS = 10**7
 
 
 class Table(ABC):
-    """Records before anything is known of a manifold: ``records`` rows in columns of one or more numbers.
+    """Records before they are read as points: ``records`` rows in columns of one or more numbers.
 
-    ``path`` is the file they are in, or what a sentence calls them otherwise.
+    ``path`` is their file. For records that are not in a file it is the name that messages use.
     """
 
     path: Path | str
@@ -27,20 +27,20 @@ class Table(ABC):
 
     @abstractmethod
     def numbers(self, columns: list[int], clock: bool) -> Array:
-        """The numbers in these columns, or with ``clock`` the seconds since midnight, as rows."""
+        """The numbers in these columns, one row a record; with ``clock``, seconds since midnight."""
 
     @abstractmethod
     def holds_clock_times(self, column: int) -> bool: ...
 
     @abstractmethod
     def texts(self, column: int) -> list[Any]:
-        """The cells of a column as labels: texts without blanks around them, or numbers; an empty text for what is missing."""
+        """The cells of a column as labels: stripped texts or numbers, and an empty text for a missing cell."""
 
     def shown_names(self) -> tuple[str, ...] | None:
         return self.names
 
     def found(self, columns: Sequence[int] | None = None) -> str:
-        """What a sentence says about the columns."""
+        """The number of columns and their names, for messages."""
         chosen = range(len(self.widths)) if columns is None else columns
         width = sum(self.widths[i] for i in chosen)
         shown = self.shown_names()
@@ -48,15 +48,15 @@ class Table(ABC):
         return f"{width} {'column' if width == 1 else 'columns'}{names}"
 
     def pick(self, columns: Sequence[str | int] | None) -> list[int]:
-        """Positions of columns given by name or by position from 0; all that have a name, if none are given."""
+        """Positions of the columns given by name or by position from 0. If none are given, all columns that have a name."""
         if columns is None:
             return [i for i in range(len(self.widths)) if self.names is None or self.names[i]]
         return [self._position(column) for column in columns]
 
-    def coordinates(self, columns: Sequence[str | int] | None, beside: Sequence[str | int]) -> list[int]:
+    def coordinates(self, columns: Sequence[str | int] | None, labels: Sequence[str | int]) -> list[int]:
         """Positions of the columns that hold coordinates: those given, or else all that do not hold labels."""
-        labels = [] if columns is not None else self.pick(beside)
-        return [i for i in self.pick(columns) if i not in labels]
+        excluded = [] if columns is not None else self.pick(labels)
+        return [i for i in self.pick(columns) if i not in excluded]
 
     def _position(self, column: str | int) -> int:
         name = str(column)

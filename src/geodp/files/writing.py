@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """All of the file or nothing of it: also when the disk is full, the power fails or several processes write it."""
+    """Writes the whole file or nothing, even if the disk is full, the power fails or several processes write it."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
@@ -21,10 +21,10 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Before anything is spent or computed: whether there will be a place for its file."""
-    # a pipe or a device would be replaced by a file of its name
+    """Checks that a file can be written at ``path``. Called before anything is spent or computed."""
+    # writing would replace a pipe or a device by an ordinary file
     if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no ordinary file'}: name a file")
+        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'not an ordinary file'}: name a file")
     if not path.parent.is_dir():
         raise ValueError(f"there is no directory {path.parent}: make it first")
     if not os.access(path.parent, os.W_OK):

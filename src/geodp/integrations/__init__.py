@@ -1,1 +1,1 @@
-"""Bridges to other people's tools. Each needs its own extra, and importing ``geodp`` imports none of them."""
+"""Bridges to other libraries. Each needs its own extra, and importing ``geodp`` imports none of them."""

@@ -1,20 +1,20 @@
-r"""Charges as privacy loss distributions and events of Google's dp-accounting, and theirs as charges.
+r"""Converts costs to privacy loss distributions and events of Google's dp-accounting, and charges theirs to a ledger.
 
-Needs the extra ``geodp[accounting]``. Three ways lead across:
+Needs the extra ``geodp[accounting]``. There are three functions:
 
 * :func:`loss_distribution` turns a cost (of a release, or of all charges of a budget) into a ``PrivacyLossDistribution``, which
-  composes with those of other mechanisms, such as training with noisy gradients. The epsilon of composed losses is mostly below
-  what sums of epsilons or of rhos tell.
+  composes with those of other mechanisms, such as training with noisy gradients. The epsilon of composed losses is usually lower
+  than a sum of epsilons or of rhos gives.
 * :func:`event_of` turns a cost into a ``DpEvent`` for their accountants.
-* :func:`charge` enters somebody else's mechanism, an event or a loss distribution, into a ledger.
+* :func:`charge` charges another program's mechanism, an event or a loss distribution, to a ledger.
 
-*Composition here assumes that every cost was fixed in advance.* Where a cost depends on earlier answers, only a ledger's total is
+*Composition here assumes that every cost was fixed in advance.* If a cost depends on earlier answers, only a ledger's total is
 a guarantee.
 
-*Neighbours.* A loss distribution does not know who its neighbours are, and composing two that are about different ones means
-nothing. A budget says its own (``ledger.budget(name).neighbours``). Two traps of dp-accounting 0.6 are kept away from. Its
-accountants mean different things by ``REPLACE_ONE``: that of loss distributions doubles the sensitivity of an event, and that of
-Rényi divergences does not. And the former ignores how often a composed ``RandomizedResponseDpEvent`` happens.
+*Neighbours.* A loss distribution does not record its kind of neighbours, and composing two with different kinds is meaningless.
+A budget records its own (``ledger.budget(name).neighbours``). This module avoids two traps of dp-accounting 0.6. Its
+accountants mean different things by ``REPLACE_ONE``: the one for loss distributions doubles the sensitivity of an event, the one
+for Rényi divergences does not. And the former ignores how often a composed ``RandomizedResponseDpEvent`` happens.
 
 >>> from geodp.privacy.cost import LaplaceCost, compose
 >>> cost = compose([LaplaceCost(0.5, 6)] * 20)
@@ -66,7 +66,7 @@ __all__ = ["charge", "event_of", "loss_distribution"]
 
 #: Points of a curve that a distribution is made from, and the delta beyond which losses count as infinite.
 _POINTS, _TAIL = 400, 1e-18
-#: Their convolutions round to floats: a smaller delta would be lost in that.
+#: Their convolutions round to floats, which would swamp a smaller delta.
 _LEAST_DELTA = 1e-11
 _BITS = 160
 
@@ -75,17 +75,17 @@ _BITS = 160
 
 
 def loss_distribution(cost: Cost, interval: float = 1e-4) -> PrivacyLossDistribution:
-    """A privacy loss distribution that dominates the cost: whatever is composed with it, its epsilon is an upper bound.
+    """A privacy loss distribution that dominates the cost: in any composition with it, the epsilon is an upper bound.
 
-    Losses are multiples of ``interval``; to be composed, distributions must have the same one (1e-4 is the default of
-    dp-accounting too). It is about the neighbours of the cost.
+    Losses are multiples of ``interval``. Distributions can be composed only if they have the same one (1e-4 is the default of
+    dp-accounting too). It holds for the neighbours of the cost.
 
     *Theorem.* A curve ``h(a) = delta(log a)`` of a pair of laws is convex and decreasing. So it lies below the broken line
     through upper bounds at any points, and below its convex hull, and beyond the last point below that one's value. The broken
     line is itself the curve of a pair of laws, whose losses are its corners: ``p_j = a_j (slope after - slope before)``
     (Doroshenko et al. 2022). A pair with a higher curve can be turned into the given one without the data, also inside a
-    composition. Points and masses are enclosed in exact arithmetic and rounded up. What dp-accounting does to the result later,
-    by fast Fourier transforms, rounds to floats: trust no delta below 1e-11.
+    composition. Points and masses are enclosed in exact arithmetic and rounded up. Later dp-accounting applies fast Fourier
+    transforms, which round to floats, to the result: do not trust a delta below 1e-11.
 
     >>> from geodp.privacy.cost import GaussianCost
     >>> pair = loss_distribution(GaussianCost(0.3)).compose(loss_distribution(GaussianCost(0.4)))
@@ -103,7 +103,7 @@ def loss_distribution(cost: Cost, interval: float = 1e-4) -> PrivacyLossDistribu
 
 
 def _summed(cost: Cost) -> Counter[Cost]:
-    """The parts of a cost and how often each occurs; those whose sums are known are added up exactly."""
+    """The parts of a cost and how often each occurs. Parts whose sum is known are added up exactly."""
     parts = Counter(leaves([cost]))
     for kind, number in ((GaussianCost, "mu"), (ConcentratedCost, "rho")):
         same = {part: times for part, times in parts.items() if isinstance(part, kind)}
@@ -115,13 +115,13 @@ def _summed(cost: Cost) -> Counter[Cost]:
 
 
 def _dominating(cost: Cost, interval: float) -> pld_pmf.PLDPmf:
-    """The corners of the broken line above a curve, and the chance of an infinite loss."""
+    """The corners of the broken line above a curve, and the probability of an infinite loss."""
     # a little to the left of the points, where the curve is higher: their product with the interval is rounded
     bounds = {k: cost.delta_at(k * interval * (1.0 - 1e-15)) for k in _grid(cost, interval)}
     with working_precision(_BITS):
         width = arb(interval)
         above = {k: arb(delta) for k, delta in bounds.items()}
-        # the two laws may change places: delta(-e) = 1 - exp(-e) (1 - delta(e))
+        # exchange the two laws: delta(-e) = 1 - exp(-e) (1 - delta(e))
         below = {-k: 1 - (-k * width).exp() * (1 - delta) for k, delta in above.items() if k > 0}
         corners = _lower_hull([(k, (k * width).exp(), delta) for k, delta in sorted({**below, **above}.items())])
         slopes = [(later[2] - first[2]) / (later[1] - first[1]) for first, later in pairwise(corners)]
@@ -135,9 +135,9 @@ def _dominating(cost: Cost, interval: float) -> pld_pmf.PLDPmf:
 
 
 def _grid(cost: Cost, interval: float) -> list[int]:
-    """Where to look at a curve, as multiples of the interval from 0 on: evenly, and on both sides of a pure epsilon."""
+    """Where to evaluate a curve, as multiples of the interval from 0: evenly spaced, and on both sides of a pure epsilon."""
     pure = cost.limit if isinstance(cost, ApproximateCost) else cost.epsilon
-    if isinstance(cost, PureCost | ApproximateCost):  # a straight line but for these two corners
+    if isinstance(cost, PureCost | ApproximateCost):  # a straight line except for these two corners
         ends = {math.floor(pure / interval), math.floor(pure / interval) + 1}
         return sorted({0, *ends})
     end = 1.0 if math.isinf(pure) else pure
@@ -153,7 +153,7 @@ def _grid(cost: Cost, interval: float) -> list[int]:
 
 
 def _lower_hull(points: list[tuple[int, arb, arb]]) -> list[tuple[int, arb, arb]]:
-    """The corners of the largest convex function below points; one that is not surely below its neighbours' chord goes."""
+    """The corners of the largest convex function below points. Keeps only points certainly below their neighbours' chord."""
     hull: list[tuple[int, arb, arb]] = []
     for point in points:
         while len(hull) > 1:
@@ -168,9 +168,9 @@ def _lower_hull(points: list[tuple[int, arb, arb]]) -> list[tuple[int, arb, arb]
 def event_of(cost: Cost, accountant: Literal["pld", "rdp"] = "pld") -> dp_event.DpEvent:
     """A cost as an event for one of their accountants, ``PLDAccountant`` or ``RdpAccountant``, never with a smaller epsilon.
 
-    The accountant's own relation must be ``ADD_OR_REMOVE_ONE``, whoever the neighbours are: the cost is already about them, and
-    with ``REPLACE_ONE`` an accountant of loss distributions would double it. Laplace noise in several dimensions has no event:
-    for loss distributions it is charged as pure, for Rényi divergences as zero-concentrated; :func:`loss_distribution` is
+    The accountant's own relation must be ``ADD_OR_REMOVE_ONE``, for any kind of neighbours: the cost already includes it, and
+    with ``REPLACE_ONE`` an accountant of loss distributions would double it. Laplace noise in several dimensions has no event.
+    For loss distributions it is charged as pure, for Rényi divergences as zero-concentrated; :func:`loss_distribution` is
     tighter than either.
 
     >>> from geodp.privacy.cost import GaussianCost
@@ -195,7 +195,7 @@ def _event(cost: Cost, accountant: str) -> dp_event.DpEvent:
     if isinstance(cost, LaplaceCost) and cost.dim == 1:
         return dp_event.LaplaceDpEvent(_inverse_below(cost.ratio))
     if accountant == "pld" and math.isfinite(cost.epsilon):
-        # its loss is plus or minus its parameter, as that of randomised response, and it may be composed many times
+        # its loss is plus or minus its parameter, like that of randomised response, and it may be composed many times
         return dp_event.DiscreteLaplaceDpEvent(cost.epsilon, 1)
     kind = {"pld": "their privacy loss distributions", "rdp": "their Rényi divergences"}[accountant]
     raise ValueError(f"a claim of {type(cost).__name__.removesuffix('Cost').lower()} privacy has no event for {kind}")
@@ -218,15 +218,15 @@ def charge(
     neighbours: str,
     delta: float | None = None,
 ) -> Charge:
-    """Charge somebody else's mechanism to a ledger, before it is run.
+    """Charges another program's mechanism to a ledger, before it is run.
 
     ``theirs`` is a ``DpEvent``, such as an optimiser's record of its training, or a ``PrivacyLossDistribution``. ``neighbours``
-    says who it is about, in a ledger's words; the library cannot check it. Gaussian, Laplace and zero-concentrated events have
-    a cost of their own in every unit. What has none (subsampling, mixtures, a distribution) is charged as the epsilon that
-    dp-accounting finds at ``delta``: to a budget in epsilon and delta alone. Its discretisation makes that an upper bound, and
-    it is asked for at 0.999 ``delta``, which leaves room for the rounding of its transforms.
+    is its kind of neighbours, in a ledger's words; the library cannot check this. Gaussian, Laplace and zero-concentrated events
+    have a cost in every unit. Others (subsampling, mixtures, a distribution) are charged as the epsilon that dp-accounting
+    finds at ``delta``, and only to a budget in epsilon and delta. Its discretisation makes that an upper bound, and we ask for
+    it at 0.999 ``delta``, which leaves room for the rounding of its transforms.
 
-    Events are about a sum to which one record adds at most 1. If neighbours replace one, the sum moves by at most 2.
+    Events describe a sum to which one record adds at most 1. If neighbours replace a record, the sum moves by at most 2.
 
     >>> import tempfile, geodp
     >>> from dp_accounting import dp_event
@@ -243,11 +243,13 @@ def charge(
     """
     cost = _cost(theirs, neighbours, delta)
     budget = ledger.budget(dataset)
-    return ledger.charge(dataset, cost=cost, privacy=_asked(cost, budget.unit, delta), neighbours=neighbours, what=what)
+    return ledger.charge(
+        dataset, cost=cost, privacy=_privacy_to_charge(cost, budget.unit, delta), neighbours=neighbours, what=what
+    )
 
 
-def _asked(cost: Cost, unit: str, delta: float | None) -> Privacy:
-    """The privacy to ask for: in the unit of the budget if the cost has it, and else at a delta."""
+def _privacy_to_charge(cost: Cost, unit: str, delta: float | None) -> Privacy:
+    """The privacy to charge: in the unit of the budget if the cost has it, else epsilon at a delta."""
     number = unit.partition(" ")[0]
     if math.isfinite(value := getattr(cost, number)):
         return privacy_of(**{number: value})
@@ -259,7 +261,7 @@ def _asked(cost: Cost, unit: str, delta: float | None) -> Privacy:
 
 
 def _cost(theirs: Any, neighbours: str, delta: float | None) -> Cost:
-    """What is known of their mechanism."""
+    """The cost that is known for their mechanism."""
     if isinstance(theirs, PrivacyLossDistribution):
         return _at(theirs.get_epsilon_for_delta, delta)
     if not isinstance(theirs, dp_event.DpEvent):
@@ -284,7 +286,7 @@ def _cost(theirs: Any, neighbours: str, delta: float | None) -> Cost:
 
 
 def _changes(neighbours: str) -> int:
-    """How many records of a sum are added or removed between neighbours."""
+    """How many records are added to or removed from a sum between neighbours."""
     units: tuple[Unit, ...] = ("record", "person")
     if neighbours in [add_or_remove_one(unit) for unit in units]:
         return 1
@@ -295,7 +297,7 @@ def _changes(neighbours: str) -> int:
 
 
 def _events(event: dp_event.DpEvent) -> Iterator[dp_event.DpEvent]:
-    """The events that an event is made of. Randomised response is repeated one by one, since its count would be ignored."""
+    """The events that an event consists of. Randomised response is repeated one by one, since its count would be ignored."""
     match event:
         case dp_event.ComposedDpEvent():
             for part in event.events:
@@ -312,7 +314,7 @@ def _events(event: dp_event.DpEvent) -> Iterator[dp_event.DpEvent]:
 
 
 def _known(event: dp_event.DpEvent) -> Cost | None:
-    """The cost for one record that is added or removed, of an event whose curve this library knows."""
+    """The cost for adding or removing one record, for an event whose curve this library knows; else None."""
     match event:
         case dp_event.SelfComposedDpEvent():
             inner = _known(event.event)
@@ -328,11 +330,11 @@ def _known(event: dp_event.DpEvent) -> Cost | None:
 
 def _at(epsilon_at: Any, delta: float | None) -> Cost:
     if delta is None:
-        raise ValueError("of this mechanism epsilon is known at a delta: give delta")
+        raise ValueError("the epsilon of this mechanism is known only at a delta: give delta")
     slack = ApproximateDP(1.0, delta).delta
     if slack < _LEAST_DELTA:
         raise ValueError(f"delta must be at least {_LEAST_DELTA:g}, since dp-accounting rounds to floats, but is {slack:g}")
     epsilon = float(epsilon_at(0.999 * slack))
     if not epsilon < math.inf:
-        raise ValueError(f"this mechanism has no epsilon at delta {slack:g}: it may reveal everything more often")
+        raise ValueError(f"this mechanism has no epsilon at delta {slack:g}: it reveals everything with a larger probability")
     return ApproximateCost(max(epsilon, 1e-12), slack)

@@ -4,19 +4,19 @@ Each constructor returns a :class:`opendp.mod.Measurement`, which OpenDP's compo
 function is the release of the same name in this library, exact sampler included, and what it returns is that
 :class:`geodp.Release`. Its privacy map follows from the cost of the release:
 
-* asked for with ``epsilon``: maximum divergence;
+* with ``epsilon``: maximum divergence;
 * with ``epsilon`` and ``delta``: approximate maximum divergence;
 * with ``rho``: zero-concentrated divergence.
 
-*Neighbours* are said by OpenDP's metric. ``change_one_distance`` and ``hamming_distance``: the number of records is public, and
-the domain says it. ``symmetric_distance`` and ``insert_delete_distance``: it is private, and a noisy count is part of the
-release. ``change_one_id_distance`` and ``symmetric_id_distance`` are the same about persons; the data are then a
-:class:`geodp.Dataset` whose ``unit`` says whose each record is. For neighbours several changes apart the map is that of
+OpenDP's metric says who the *neighbours* are. With ``change_one_distance`` and ``hamming_distance`` the number of records is
+public and part of the domain. With ``symmetric_distance`` and ``insert_delete_distance`` it is private, and a noisy count is part
+of the release. ``change_one_id_distance`` and ``symmetric_id_distance`` are the same for persons; the data are then a
+:class:`geodp.Dataset` whose ``unit`` names the person of each record. For neighbours several changes apart the map is that of
 :mod:`geodp.privacy.groups`.
 
-OpenDP calls a function of somebody else's "honest-but-curious", since it cannot check the privacy map; and it does not check
-that data are members of their domain. So the functions here check it themselves: a wrong shape, or another number of records
-than the public one, is refused.
+OpenDP calls a function from outside "honest-but-curious", since it cannot check the privacy map. It also does not check
+that data are members of their domain. So the functions here check it themselves: they refuse a wrong shape, or another number of
+records than the public one.
 
 Importing this module also registers the constructors with ``dp.Context``, where the privacy comes from the context:
 
@@ -88,7 +88,7 @@ __all__ = [
 @final
 @dataclass(frozen=True, eq=False)
 class Records:
-    """What the domain of records knows: where they are, and how many there are if that is public."""
+    """The domain of records: the ball or manifold they lie in, and their number if it is public."""
 
     place: Ball | Manifold
     n: int | None
@@ -101,9 +101,9 @@ class Records:
 def record_domain(place: Ball | Manifold, n: int | None = None) -> Domain:
     """Arrays of records, ``(n, *point_shape)``: in a public ball, or anywhere on a manifold.
 
-    Records outside the ball, or that are no points, are members too: releases clip them. ``n`` is the number of records, or of
-    persons, and public; leave it out where the metric is about adding and removing. The domain has the ball so that a query
-    need not repeat it.
+    Records outside the ball and invalid records are members too: releases clip them. ``n`` is the public number of records, or
+    of persons; leave it out if the metric is about adding and removing. The domain holds the ball so that a query need not
+    repeat it.
 
     >>> from geodp import Sphere
     >>> record_domain(Sphere(2), n=100)
@@ -129,7 +129,7 @@ def point_domain(manifold: Manifold) -> Domain:
 
 
 def geodesic_distance(manifold: Manifold) -> Metric:
-    """How far apart points are, as a metric of OpenDP: distances are floats.
+    """The geodesic distance between points as a metric of OpenDP, whose distances are floats.
 
     >>> from geodp import Sphere
     >>> geodesic_distance(Sphere(2))
@@ -138,7 +138,7 @@ def geodesic_distance(manifold: Manifold) -> Metric:
     return dp.user_distance(f"geodp.geodesic_distance({manifold!r})")
 
 
-#: Who the neighbours are, by the type of the metric.
+#: The kind of neighbours for each type of metric.
 _NEIGHBOURS: dict[str, tuple[Change, Unit]] = {
     "ChangeOneDistance": ("replace", "record"),
     "HammingDistance": ("replace", "record"),
@@ -152,7 +152,7 @@ _NEIGHBOURS: dict[str, tuple[Change, Unit]] = {
 @final
 @dataclass(frozen=True, eq=False)
 class _Space:
-    """An input space of OpenDP as this library sees it."""
+    """An input space of OpenDP in the terms of this library."""
 
     domain: Domain
     metric: Metric
@@ -176,19 +176,19 @@ class _Space:
 
     @property
     def n(self) -> int:
-        """The public number, or any: where it is private no cost depends on it."""
+        """The public number; an arbitrary number if it is private, because then no cost depends on it."""
         return self.records.n or 1
 
     def ball(self, given: Ball | None) -> Ball:
         place = self.records.place if given is None else given
         if not isinstance(place, Ball):
-            raise ValueError(f"this release needs a ball, and the domain has all of {place}: give ball=, or a domain with a ball")
+            raise ValueError(f"this release needs a ball, but the domain is all of {place}: give ball=, or a domain with a ball")
         if place.manifold != self.records.manifold:
             raise ValueError(f"the ball is on {place.manifold} and the records on {self.records.manifold}")
         return place
 
     def dataset(self, x: Any) -> Dataset:
-        """The data, or a sentence if they are no members of the domain: OpenDP does not look."""
+        """The data; raises if they are not members of the domain, which OpenDP does not check."""
         persons = isinstance(x, Dataset) and x.unit is not None
         if persons != (self.unit == "person"):
             raise TypeError(
@@ -197,15 +197,15 @@ class _Space:
                 else "this metric is about records: pass an array of records"
             )
         if isinstance(x, Dataset) and (x.by is not None or x.neighbours != "replace"):
-            raise ValueError("the metric says who the neighbours are: make the Dataset of x and unit alone")
+            raise ValueError("the metric says who the neighbours are: give the Dataset only x and unit")
         data = x if isinstance(x, Dataset) else Dataset(x)
         if self.records.n is not None and data.open(self.records.manifold).count != self.records.n:
-            raise ValueError(f"the domain is about {self.records.n} {self.unit}s, and the data have another number")
+            raise ValueError(f"the domain has {self.records.n} {self.unit}s, but the data have another number")
         return replace(data, neighbours=self.change)
 
 
 def _number_of(x: Any, known: Records) -> int | None:
-    """How many members the data have, if they are in the domain."""
+    """The number of members of the data, or None if they are not in the domain."""
     try:
         count = (x if isinstance(x, Dataset) else Dataset(x)).open(known.manifold).count
     except (TypeError, ValueError):
@@ -224,12 +224,12 @@ def _measurement(
     function: Callable[[Any], Any],
     unit: float | None = None,
 ) -> Measurement:
-    """A measurement whose cost is known for one change, or for a distance of ``unit``."""
+    """A measurement from its cost for one change, or for a distance of ``unit``."""
 
     def loss(distance: Any) -> Any:
         if distance == 0:
             return (0.0, 0.0) if isinstance(privacy, ApproximateDP) else 0.0
-        # a shorter distance costs no more; rounding up the quotient costs more
+        # a shorter distance costs no more than ``unit``, and the quotient is rounded up to be safe
         size = distance if unit is None else max(1.0, math.nextafter(distance / unit, math.inf) if distance > unit else 1.0)
         whole = group_cost(cost, size)
         match privacy:
@@ -257,8 +257,8 @@ def _measure_of(privacy: Privacy) -> Measure:
     raise ValueError("OpenDP has no measure for Gaussian privacy: ask for rho, which is mu^2/2")
 
 
-class _Asked(PartialChain):
-    """A measurement whose privacy the context of its query says. Nothing is searched for: the library calibrates by itself."""
+class _AwaitsPrivacy(PartialChain):
+    """A measurement that gets its privacy from the context of a query. OpenDP need not search: the library calibrates itself."""
 
     def __init__(self, make: Callable[[Privacy], Measurement]) -> None:
         super().__init__(make)  # type: ignore[no-untyped-call]
@@ -269,7 +269,7 @@ class _Asked(PartialChain):
 
 
 def _privacy_for(measure: str, distance: int, loss: Any) -> Privacy:
-    """The privacy of one change that makes a loss true of ``distance`` changes; rounded down, so that the map stays below."""
+    """The privacy for one change that gives this loss for ``distance`` changes, rounded down so that the map stays below."""
     safe = 1.0 if distance == 1 else 1.0 - 1e-12
     match measure:
         case "MaxDivergence":
@@ -288,8 +288,8 @@ def _privacy_for(measure: str, distance: int, loss: Any) -> Privacy:
 
 
 def _made(make: Callable[[Privacy], Measurement], *privacy: float | None) -> Any:
-    """The measurement, or one that waits for the privacy of a query."""
-    return make(privacy_of(*privacy)) if any(number is not None for number in privacy) else _Asked(make)
+    """The measurement; without any privacy, one that gets it from a query."""
+    return make(privacy_of(*privacy)) if any(number is not None for number in privacy) else _AwaitsPrivacy(make)
 
 
 def _ordered(space: _Space, statistic: Statistic, privacy: Privacy, **options: Any) -> Measurement:
@@ -315,9 +315,9 @@ def make_frechet_mean(
     bound: Bound = "sharp",
     coverage: float = 0.0,
 ) -> Any:
-    """:func:`geodp.private_mean` as a measurement; without any privacy, as a query of a ``dp.Context`` that waits for it.
+    """:func:`geodp.private_mean` as a measurement; without any privacy, as a query that gets it from a ``dp.Context``.
 
-    ``ball`` is that of the domain unless another one is given, such as one that :func:`make_enclosing_ball` released.
+    ``ball`` is by default that of the domain. You may give another one, such as one that :func:`make_enclosing_ball` released.
 
     >>> import numpy as np, opendp.prelude as dp
     >>> from geodp import Ball, Sphere
@@ -392,7 +392,7 @@ def make_projected_mean(
     """:func:`geodp.private_projected_mean` as a measurement or a query: compact spaces, without a ball."""
     space = _Space.of(input_domain, input_metric)
     statistic = ProjectedMean(space.records.manifold)
-    assert statistic.embedding  # or a sentence why there is none
+    assert statistic.embedding  # raises if the manifold has none
     return _made(lambda privacy: _ordered(space, statistic, privacy), epsilon, delta, rho)
 
 
@@ -405,7 +405,7 @@ def make_enclosing_ball(
     *,
     then: Privacy | None = None,
 ) -> Any:
-    """:func:`geodp.private_ball` as a measurement or a query: a ball that holds most records, for the releases after it.
+    """:func:`geodp.private_ball` as a measurement or a query: a ball that contains most records, for later releases.
 
     The search starts in the ball of the domain, or anywhere on its manifold if that is compact.
     """
@@ -440,8 +440,8 @@ def make_geodesic_noise(
 ) -> Measurement:
     """:func:`geodp.private_summary` as a measurement: noise that hides one point of a manifold.
 
-    The privacy that is asked for holds for points that are ``sensitivity`` apart; the map says what holds for others. Chain it
-    after a transformation into :func:`point_domain` and :func:`geodesic_distance`, whose stability map is then your claim.
+    The requested privacy holds for points that are ``sensitivity`` apart; the map says what holds for others. Chain it
+    after a transformation into :func:`point_domain` and :func:`geodesic_distance`. Its stability map is then your claim.
 
     >>> import numpy as np, opendp.prelude as dp
     >>> from geodp import Sphere

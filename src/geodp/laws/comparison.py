@@ -1,8 +1,8 @@
 r"""The comparison sampler.
 
-On a symmetric space the law with density ``g(dist(center, .))`` is, in the tangent space at the centre, the density
-``g(|v|) J(v)`` inside the cut locus, ``J`` the volume density of ``exp``. A radial bound ``J(v) <= G(|v|)`` turns that
-into one-dimensional work: draw the radius from ``g(s) s^(d-1) G(s)``, which is log-concave, draw the direction
+On a symmetric space the law with density ``g(dist(center, .))`` has, in the tangent space at the centre, the density
+``g(|v|) J(v)`` inside the cut locus, where ``J`` is the volume density of ``exp``. A radial bound ``J(v) <= G(|v|)`` makes
+the problem one-dimensional: draw the radius from ``g(s) s^(d-1) G(s)``, which is log-concave, draw the direction
 uniformly, and accept with probability ``J/G``.
 """
 
@@ -22,7 +22,7 @@ from geodp.manifolds import Manifold
 #: Numbers held at once by one batch of trials.
 _BATCH = 1 << 21
 
-#: A sampler that accepts fewer than one in so many trials gives up: its law is far wider than any use of it.
+#: A sampler that accepts fewer than one in this many trials gives up: its law is far too wide to be useful.
 _PATIENCE = 1 << 12
 
 
@@ -36,7 +36,7 @@ class Comparison:
 
     @cached_property
     def radius(self) -> LogConcave:
-        """The envelope's radius. On an isotropic manifold it is the law's own."""
+        """The law of the envelope's radius. On an isotropic manifold it is the radius of the law itself."""
 
         def log_density(s: Array) -> Array:
             return self.log_kernel(s) + log_power(s, self.manifold.dim - 1) + self.manifold.volume_bound.log_value(s)
@@ -44,7 +44,7 @@ class Comparison:
         return LogConcave(log_density, self.manifold.diameter)
 
     def sample(self, center: Array, size: int, rng: np.random.Generator) -> Array:
-        """``size`` independent points. How many trials they take does not depend on the centre."""
+        """``size`` independent points. The number of trials does not depend on the centre."""
         shape = self.manifold.point_shape
         out = np.empty((size, *shape))
         batch = max(_BATCH // max(math.prod(shape), self.manifold.dim), 1)
@@ -64,7 +64,7 @@ class Comparison:
         return out
 
     def _accepted(self, trials: int, rng: np.random.Generator) -> Array:
-        """Coordinates, in the orthonormal frame that every isometry carries along, of the accepted ones among some trials."""
+        """Coordinates of the accepted trials, in the orthonormal frame that isometries carry along."""
         manifold = self.manifold
         radius = self.radius.sample(trials, rng)
         coordinates = rng.standard_normal((trials, manifold.dim))

@@ -18,28 +18,28 @@ from geodp.laws.radial import LogConcave, Piecewise
 from geodp.laws.volume import MeanVolume, mean_volume
 from geodp.manifolds import Manifold
 
-#: The radius is followed to where the envelope's density has fallen by ``exp(-_TAIL)``.
+#: Computations with the radius stop where the envelope's density has fallen by ``exp(-_TAIL)``.
 _TAIL = 60.0
 
-#: Scales whose squares, and radii some hundred times as large, are well inside what floats hold.
+#: For these scales, squares and radii some hundred times as large neither overflow nor underflow.
 LEAST_SCALE, GREATEST_SCALE = 1e-140, 1e140
 
-#: Points of negatively curved spaces further from each other than some times this have coordinates past the floats.
+#: Beyond a few times this distance, coordinates on negatively curved spaces overflow.
 _FARTHEST = 300.0
 
-#: Closer than this to a centre of moderate condition every exponential is a point in float64.
+#: Within this distance of a well-conditioned centre, every exponential is a valid point in float64.
 _SAFE = 20.0
 
-#: Below this the law lives in the tail of its envelope, which neither the sampler nor the quadrature can follow.
+#: Below this acceptance rate the law is concentrated in the tail of its envelope, too far for the sampler and the quadrature.
 _LEAST_ACCEPTANCE = 1e-10
 
 
 @dataclass(frozen=True)
 class Law(ABC):
-    """A law whose density at ``x`` depends on ``dist(center, x)`` alone, the same for every centre.
+    """A law whose density at ``x`` depends only on ``dist(center, x)``, in the same way for every centre.
 
-    Draws are exact (:mod:`geodp.laws.comparison`). What is computed about the law, its normaliser and the
-    distribution of the radius, comes from one-dimensional quadrature whose error :attr:`log_normalizer_error` states.
+    Draws are exact (:mod:`geodp.laws.comparison`). The normaliser and the distribution of the radius come from
+    one-dimensional quadrature, whose error is :attr:`log_normalizer_error`.
     """
 
     manifold: Manifold
@@ -47,7 +47,7 @@ class Law(ABC):
 
     def __post_init__(self) -> None:
         if not isinstance(self.manifold, Manifold):
-            raise TypeError(f"a law lives on a manifold, but {self.manifold!r} is none")
+            raise TypeError(f"a law needs a manifold, but {self.manifold!r} is not one")
         object.__setattr__(self, "sigma", real_number(self.sigma, "sigma"))
         if not 0.0 < self.sigma < math.inf:
             raise ValueError(f"sigma must be positive and finite but is {self.sigma}")
@@ -68,8 +68,8 @@ class Law(ABC):
     def sample(self, center: ArrayLike, size: int | tuple[int, ...], rng: np.random.Generator) -> Array:
         """Independent draws around one point, as an array of shape ``size + point_shape``.
 
-        The law is exact; the arithmetic is float64, whose rounding depends on the centre. Made for simulation: a private
-        release needs :mod:`geodp.laws.exact`.
+        The law is exact, but the arithmetic is float64, whose rounding depends on the centre. Use this for simulation only: a
+        private release needs :mod:`geodp.laws.exact`.
         """
         shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
         point = self.manifold.read_points(center, "center")
@@ -77,14 +77,14 @@ class Law(ABC):
             raise ValueError(f"center must be one point of shape {self.manifold.point_shape} but has shape {point.shape}")
         with np.errstate(over="ignore", invalid="ignore"):
             flat = self._comparison.sample(point, math.prod(shape), rng)
-        # close to the centre no draw can fail to be a point, and a million of them need not be looked at
+        # close to the centre every draw is a valid point, so a million of them need no check
         if not (np.isfinite(flat).all() and (self._breaks.max() < _SAFE or self.manifold.valid(flat).all())):
-            raise ValueError(f"sigma = {self.sigma:.6g} is too large to simulate on {self.manifold}: a draw is past the floats")
+            raise ValueError(f"sigma = {self.sigma:.6g} is too large to simulate on {self.manifold}: a draw overflows")
         return flat.reshape(shape + self.manifold.point_shape)
 
     @property
     def acceptance_rate(self) -> float:
-        """The fraction of trials that :meth:`sample` accepts: the law's mass over its envelope's."""
+        """The fraction of trials that :meth:`sample` accepts: the mass of the law divided by that of its envelope."""
         return 1.0 if self.manifold.roots.isotropic else self._profile.integral() / self._envelope_mass
 
     @property
@@ -98,8 +98,8 @@ class Law(ABC):
     def log_normalizer_error(self) -> float:
         """An estimate of the absolute error of :attr:`log_normalizer`.
 
-        Rounding and quadrature along the radius, plus the error of the mean volume density: 0 for isotropic manifolds,
-        the difference of two quadrature rules or a standard error for the others (:func:`~geodp.laws.volume.mean_volume`).
+        It includes rounding and quadrature along the radius, and the error of the mean volume density: 0 for isotropic
+        manifolds, else the difference of two quadrature rules or a standard error (:func:`~geodp.laws.volume.mean_volume`).
         """
         rounding = 1e-15 * (abs(self._envelope.peak) + self.manifold.dim)
         return rounding + self._profile.error / self._profile.integral() + self._volume_error
@@ -107,14 +107,14 @@ class Law(ABC):
     # ------------------------------------------------------------------ the law of the radius
 
     def radius_cdf(self, t: ArrayLike) -> Array | float:
-        """The probability of landing within ``t`` of the centre."""
+        """The probability that a draw is within ``t`` of the centre."""
         t = _reals(t, "t")
         probability = np.clip(self._profile.integral_to(t) / self._profile.integral(), 0.0, 1.0)
         probability = np.where(t <= 0.0, 0.0, np.where(t >= self._profile.edges[-1], 1.0, probability))
         return probability if probability.ndim else float(probability)
 
     def radius_quantile(self, q: ArrayLike) -> Array | float:
-        """The radius within which a draw lands with probability ``q``."""
+        """The radius that contains a draw with probability ``q``."""
         q = _reals(q, "q")
         if not ((q >= 0.0) & (q <= 1.0)).all():
             raise ValueError("q must be between 0 and 1")
@@ -123,11 +123,11 @@ class Law(ABC):
         return radius if radius.ndim else float(radius)
 
     def mean_radius(self, most: float = math.inf) -> float:
-        """The mean distance from the centre; distances above ``most`` count as that."""
+        """The mean distance from the centre; distances above ``most`` count as ``most``."""
         mean = self._profile.integral(lambda radius: radius) / self._profile.integral()
         if most >= self._profile.edges[-1]:
             return mean
-        # the integral, up to there, of the chance to be farther: smooth, where the minimum itself has a kink
+        # integrate the tail probability up to ``most``: it is smooth, while the minimum itself has a kink
         edges = np.unique(np.concatenate([self._profile.edges[self._profile.edges < most], [0.0, most]]))
         nodes, weights = legendre.leggauss(12)
         widths = np.diff(edges)[:, None]
@@ -147,7 +147,7 @@ class Law(ABC):
     @cached_property
     def _breaks(self) -> Array:
         low, high = self._envelope.span(_TAIL)
-        # down to the smallest scale: near the existence limit the tail is longer than the bulk by orders of magnitude
+        # start at the smallest scale: near the limit of existence the tail is longer than the bulk by orders of magnitude
         return np.array([low, self._envelope.mode, *(low + (high - low) * 0.5 ** np.arange(24.0))])
 
     @cached_property
@@ -167,7 +167,7 @@ class Law(ABC):
         profile = Piecewise.fit(density, self._breaks, tolerance=1e-14)
         if not profile.integral() > _LEAST_ACCEPTANCE * self._envelope_mass:
             raise ValueError(
-                f"sigma = {self.sigma:.6g} is too large to compute with on {self.manifold}: the law is a part of less than "
+                f"sigma = {self.sigma:.6g} is too large to compute with on {self.manifold}: the law is less than "
                 f"{_LEAST_ACCEPTANCE} of the envelope it is compared with"
             )
         return profile
@@ -178,7 +178,7 @@ class Law(ABC):
 
     @cached_property
     def _volume_error(self) -> float:
-        # the mean, over the law of the radius, of the relative error at a radius is that of the normaliser
+        # the relative error of the normaliser is the mean of the relative error at a radius, over the law of the radius
         middles = (np.arange(8) + 0.5) / 8.0
         return float(self._volume.relative_error(np.asarray(self.radius_quantile(middles))).mean())
 
@@ -188,7 +188,7 @@ def _reals(x: ArrayLike, name: str) -> Array:
         with np.errstate(over="ignore"):
             return np.asarray(x, dtype=np.float64)
     except OverflowError:
-        raise ValueError(f"{name} is past what floats hold") from None
+        raise ValueError(f"{name} is too large for a float") from None
 
 
 @final
@@ -236,8 +236,9 @@ class Gaussian(Law):
         distance = self.manifold.volume_entropy * self.sigma**2
         if distance > _FARTHEST:
             raise ValueError(
-                f"the Gaussian law of sigma = {self.sigma:.6g} on {self.manifold} lives at distances near {distance:.6g} from "
-                f"its centre, past the floats: sigma must be at most {math.sqrt(_FARTHEST / self.manifold.volume_entropy):.6g}"
+                f"the Gaussian law of sigma = {self.sigma:.6g} on {self.manifold} is concentrated near distance {distance:.6g} "
+                f"from its centre, where floats overflow: sigma must be at most "
+                f"{math.sqrt(_FARTHEST / self.manifold.volume_entropy):.6g}"
             )
         return super()._comparison
 

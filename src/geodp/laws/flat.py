@@ -36,7 +36,7 @@ class FlatNoise:
     family: Family
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
-        """``size`` independent vectors, in floats: for simulations."""
+        """``size`` independent vectors in floats, for simulations."""
         draws = rng.standard_normal((size, self.dim))
         if self.family == "gaussian":
             return self.scale * draws
@@ -48,12 +48,12 @@ class FlatNoise:
         return self.scale * (math.sqrt(2.0 * found) if self.family == "gaussian" else found)
 
     def length_probability(self, length: Array) -> Array:
-        """The probability of a length up to this: the inverse of :meth:`length_quantile`."""
+        """The probability of a length of at most this: the inverse of :meth:`length_quantile`."""
         x = length / self.scale
         return np.asarray(gammainc(self._shape, 0.5 * x * x if self.family == "gaussian" else x))
 
     def mean_length(self, most: float = math.inf) -> float:
-        """The mean length; lengths above ``most`` count as that.
+        """The mean length; lengths above ``most`` count as ``most``.
 
         >>> FlatNoise(6, 0.5, "laplace").mean_length()
         3.0
@@ -72,10 +72,10 @@ class FlatNoise:
     def expected(self, function: Callable[[Array], Array]) -> float:
         """The mean of a function of the length that grows at most linearly, by quadrature between far quantiles.
 
-        Where the function has a kink that costs digits: some five are right.
+        A kink in the function costs accuracy: about five digits are then correct.
         """
         ends = [self.length_quantile(q) for q in (1e-18, 1e-6, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.9999)]
-        # past the last quantile that floats tell from 1 the tails fall exponentially
+        # beyond the last quantile that floats distinguish from 1 the tails fall exponentially
         ends += [ends[-1] + step * (ends[-1] - ends[5]) for step in (0.5, 1.0, 2.0, 4.0, 8.0)]
         nodes, weights = _rule()
         low, width = np.array(ends[:-1])[:, None], np.diff(ends)[:, None]
@@ -98,7 +98,7 @@ class FlatNoise:
 
 
 def log_ratio(near: Array, far: Array, scale: float, family: Family) -> Array:
-    """The log ratio of the kernels at these distances; their difference comes first, which floats often hold exactly."""
+    """The log ratio of the kernels at these distances. It subtracts first, because that is often exact in floats."""
     loss = (far - near) / scale
     return loss if family == "laplace" else 0.5 * loss * ((far + near) / scale)
 

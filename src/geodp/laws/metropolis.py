@@ -1,6 +1,6 @@
-"""The Markov chains that Reimherr, Bharath and Soto sample with: for study and comparison, not mechanisms.
+"""The Markov chains that Reimherr, Bharath and Soto sample with, for study and comparison only. They are not mechanisms.
 
-After finitely many steps the states only approximate the law, so a release made of one has no epsilon. :meth:`Law.sample` is
+After finitely many steps the states only approximate the law, so a release made from one has no epsilon. :meth:`Law.sample` is
 exact, and faster by orders of magnitude.
 """
 
@@ -31,9 +31,9 @@ def metropolis(
     The proposal moves along a geodesic with a random velocity: a vector of length ``step`` (by default ``law.sigma``, as
     in the paper), uniform on a sphere of one dimension more than the manifold, with its last coordinate dropped; on the
     sphere that is the paper's projection onto the tangent space. Geodesic symmetries reverse velocities, so the proposal
-    is symmetric. As Metropolis' theorem wants it, a rejected step repeats the state. The paper's supplement draws another
-    candidate instead, so that only accepted moves count (``redraw=True``). That is a different chain: where few candidates
-    are accepted, which is next to the centre, it stays too short a time.
+    is symmetric. As Metropolis' theorem requires, a rejected step repeats the state. The paper's supplement draws another
+    candidate instead, so that only accepted moves count (``redraw=True``). That is a different chain: it spends too little
+    time where few candidates are accepted, which is near the centre.
 
     >>> from geodp.manifolds import Sphere
     >>> from geodp.laws import Laplace

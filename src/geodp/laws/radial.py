@@ -1,4 +1,4 @@
-"""One-dimensional laws known up to a constant: exact draws from the log-concave ones, integrals of any."""
+"""One-dimensional laws known up to a constant: exact draws if they are log-concave, and integrals of any."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from geodp.inputs import Array
 
 Function = Callable[[Array], Array]
 
-#: Radii searched for a mode. Every law of the library lives many orders of magnitude inside.
+#: The range of radii that is searched for a mode. Every law of the library is many orders of magnitude inside.
 _LEAST, _GREATEST = 1e-300, 1e200
 
-#: Where the hat touches the density: so far below the mode, on a logarithmic scale, on either side. The knot at 1 alone
-#: bounds the rejection for every log-concave density; the others bring it near zero for the usual ones.
+#: The hat touches the density this far below the mode, on a logarithmic scale, on each side. The knot at 1 alone bounds
+#: the rejection rate for every log-concave density; the others bring it near zero for the usual ones.
 _KNOT_DROPS = (0.1, 0.4, 1.0, 2.2, 4.5)
 
 
@@ -64,13 +64,13 @@ class LogConcave:
     end: float
 
     def __call__(self, s: ArrayLike) -> Array:
-        """``log_density``, with not-a-number (a difference of infinities far out) read as minus infinity."""
+        """``log_density``, with NaN (a difference of infinities far out) replaced by minus infinity."""
         with np.errstate(all="ignore"):
             return np.nan_to_num(self.log_density(np.asarray(s, dtype=np.float64)), nan=-np.inf, posinf=-np.inf, neginf=-np.inf)
 
     @cached_property
     def mode(self) -> float:
-        """The point of greatest density: 0 or ``end`` if it is there."""
+        """The point of greatest density, which may be 0 or ``end``."""
         low, high = math.log(_LEAST), math.log(min(self.end, _GREATEST))
         # A concave function is unimodal on a logarithmic axis too; the best of a grid and its neighbours bracket the mode.
         while high - low > 1e-14 * max(1.0, abs(low), abs(high)):
@@ -87,11 +87,11 @@ class LogConcave:
         return float(self(self.mode))
 
     def span(self, drop: float) -> tuple[float, float]:
-        """The interval on which ``log_density`` is within ``drop`` of its peak, or up to five per cent more than that."""
-        return self._reach(drop, -1.0, self.mode), self._reach(drop, 1.0, self.end - self.mode)
+        """The interval on which ``log_density`` is within ``drop`` of its peak, or one up to five per cent longer."""
+        return self._distance_within(drop, -1.0, self.mode), self._distance_within(drop, 1.0, self.end - self.mode)
 
-    def _reach(self, drop: float, direction: float, room: float) -> float:
-        """How far ``log_density`` stays within ``drop`` of its peak on one side: a point just past that, or the end."""
+    def _distance_within(self, drop: float, direction: float, room: float) -> float:
+        """The distance on one side within which ``log_density`` is within ``drop`` of its peak, slightly more, or the end."""
         if room <= 0.0:
             return self.mode
         low, high = math.log(_LEAST), math.log(min(room, _GREATEST))
@@ -112,7 +112,7 @@ class LogConcave:
         knots = {self.mode}
         for drop in _KNOT_DROPS:
             knots.update(self.span(drop))
-        # where an end cuts a side short its middle stands in for the knots that were not reached
+        # if an end cuts a side short, its middle replaces the knots beyond the end
         knots.update(0.5 * (self.mode + side) for side in self.span(_KNOT_DROPS[-1]))
         x = np.array(sorted(knots))
         x = x[np.isfinite(x)]
@@ -144,8 +144,8 @@ class LogConcave:
 def _secant_hat(x: Array, y: Array, end: float) -> _Pieces:
     """The exponential pieces that bound a log-concave density with logarithms ``y`` at the knots ``x``, on ``(0, end)``."""
     slope = np.diff(y) / np.diff(x)
-    # Lines that bound the density past each knot, to its right and to its left: the secant from the knot before. At the
-    # mode the horizontal line is lower, and where the secant is missing there is none.
+    # Lines that bound the density beyond each knot, to its right and to its left: the secant from the knot before. At the
+    # mode the horizontal line is a tighter bound; at the outermost knots there is no secant.
     mode = int(np.argmax(y))
     rightward, leftward = np.append(np.nan, slope), np.append(slope, np.nan)
     rightward[mode], leftward[mode] = 0.0, 0.0
@@ -170,7 +170,7 @@ def _secant_hat(x: Array, y: Array, end: float) -> _Pieces:
 
 _ORDER = 16
 _NODES, _WEIGHTS = legendre.leggauss(_ORDER)
-#: From values at the nodes to Legendre coefficients.
+#: The matrix from values at the nodes to Legendre coefficients.
 _ANALYSIS = (legendre.legvander(_NODES, _ORDER - 1) * _WEIGHTS[:, None]).T * (np.arange(_ORDER) + 0.5)[:, None]
 _DEEPEST = 60
 
@@ -193,7 +193,7 @@ class Piecewise:
 
     @classmethod
     def fit(cls, function: Function, breaks: ArrayLike, tolerance: float) -> Piecewise:
-        """Halve panels, starting from ``breaks``, until each one's error is below ``tolerance`` times the whole integral."""
+        """Halves panels, starting from ``breaks``, until the error of each is below ``tolerance`` times the whole integral."""
         points = np.unique(np.asarray(breaks, dtype=np.float64))
         left, right = points[:-1], points[1:]
         done: list[tuple[Array, Array, Array, Array]] = []
@@ -219,7 +219,7 @@ class Piecewise:
         return cls(np.append(lefts[order], rights.max()), panels[order], float(leftover.sum()))
 
     def __call__(self, x: Array) -> Array:
-        """The value; past either end, that at the end."""
+        """The value of the function; beyond an end, the value at that end."""
         panel, t = self._locate(x)
         return np.asarray(legendre.legval(t, self._coefficients[:, panel], tensor=False))
 
@@ -233,7 +233,7 @@ class Piecewise:
         return 0.5 * (self.edges[1:] + self.edges[:-1])[:, None] + 0.5 * np.diff(self.edges)[:, None] * _NODES
 
     def integral_to(self, x: Array) -> Array:
-        """The integral from the left end to ``x``: 0 before it, constant past the right end."""
+        """The integral from the left end to ``x``: 0 to the left of it, constant beyond the right end."""
         panel, t = self._locate(x)
         partial = legendre.legval(t, self._antiderivative[:, panel], tensor=False)
         return np.asarray(self._cumulative[panel] + 0.5 * np.diff(self.edges)[panel] * partial)

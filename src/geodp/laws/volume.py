@@ -1,6 +1,6 @@
 """The volume density of ``exp`` averaged over directions.
 
-Everything about the law of the radius follows from the mean, over all directions at a radius, of the density ``J``.
+The law of the radius follows from the mean of the density ``J`` over all directions at each radius.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _BATCH = 1 << 21
 @final
 @dataclass(frozen=True, eq=False)
 class MeanVolume:
-    """The mean of ``J`` over all directions at a radius, counting 0 outside the cut locus.
+    """The mean of ``J`` over all directions at a radius, where ``J`` counts as 0 outside the cut locus.
 
-    It is 0 from the radius ``diameter`` on. ``relative_error`` estimates the error of ``exp(log_mean)``; ``kinks`` are the
-    radii where it need not be smooth.
+    It is 0 for radii of ``diameter`` and more. ``relative_error`` estimates the error of ``exp(log_mean)``. At the radii
+    ``kinks`` it need not be smooth.
     """
 
     dim: int
@@ -40,48 +40,48 @@ class MeanVolume:
     kinks: tuple[float, ...] = ()
 
 
-def mean_volume(manifold: Manifold, reach: float) -> MeanVolume:
-    """The mean volume density of a manifold at radii up to ``reach``.
+def mean_volume(manifold: Manifold, farthest: float) -> MeanVolume:
+    """The mean volume density of a manifold at radii up to ``farthest``.
 
     =====================================  ==========================================================================
     isotropic                              closed form
     roots that span 4 dimensions or less   Gauss-Legendre quadrature over a Weyl chamber, error from a coarser rule
-    products                               one quadrature per factor over how the radius is shared out
+    products                               one quadrature per factor over the split of the radius
     all others                             mean over fixed pseudo-random directions, with its standard error
     =====================================  ==========================================================================
     """
-    # laws of all small scales share one, and those of similar scales: a plan tries many
-    return _remembered(manifold, max(2.0 ** math.ceil(math.log2(reach)), 0.25))
+    # round up, so that laws of similar scales, and of all small ones, share one: a plan tries many scales
+    return _remembered(manifold, max(2.0 ** math.ceil(math.log2(farthest)), 0.25))
 
 
 @lru_cache(maxsize=64)
-def _remembered(manifold: Manifold, reach: float) -> MeanVolume:
+def _remembered(manifold: Manifold, farthest: float) -> MeanVolume:
     if len(manifold.components) > 1:
-        return _of_product([(factor.roots, mean_volume(factor, reach)) for factor in manifold.components], reach)
+        return _of_product([(factor.roots, mean_volume(factor, farthest)) for factor in manifold.components], farthest)
     if manifold.roots.isotropic:
         return _isotropic(manifold.roots)
-    parts = [(block, _by_quadrature(block, reach)) for block in manifold.roots.blocks()]
+    parts = [(block, _by_quadrature(block, farthest)) for block in manifold.roots.blocks()]
     known = [(block, volume) for block, volume in parts if volume is not None]
-    return _of_product(known, reach) if len(known) == len(parts) else _sampled(manifold, reach)
+    return _of_product(known, farthest) if len(known) == len(parts) else _sampled(manifold, farthest)
 
 
-def _by_quadrature(block: Roots, reach: float) -> MeanVolume | None:
-    """One quadrature, and one more for a flat factor that the roots leave over; None if neither is within reach."""
+def _by_quadrature(block: Roots, farthest: float) -> MeanVolume | None:
+    """One quadrature, and another one for a flat factor not spanned by the roots; None if there are too many dimensions."""
     if block.isotropic:
         return _isotropic(block)
     chamber = _Chamber.of(block)
     if chamber is None:
         return None
-    volume = _interpolated(chamber.mean_volume(), block.volume_bound.log_value, reach)
+    volume = _interpolated(chamber.mean_volume(), block.volume_bound.log_value, farthest)
     flat = block.rank - chamber.rank
-    return _interpolated(_convolved(volume, _flat(flat)), block.volume_bound.log_value, reach) if flat else volume
+    return _interpolated(_convolved(volume, _flat(flat)), block.volume_bound.log_value, farthest) if flat else volume
 
 
-def _of_product(factors: Sequence[tuple[Roots, MeanVolume]], reach: float) -> MeanVolume:
+def _of_product(factors: Sequence[tuple[Roots, MeanVolume]], farthest: float) -> MeanVolume:
     done = factors[0][1]
     for count in range(2, len(factors) + 1):
         bound = Roots.direct_sum([roots for roots, _ in factors[:count]]).volume_bound
-        done = _interpolated(_convolved(done, factors[count - 1][1]), bound.log_value, reach)
+        done = _interpolated(_convolved(done, factors[count - 1][1]), bound.log_value, farthest)
     return done
 
 
@@ -102,14 +102,14 @@ def _isotropic(roots: Roots) -> MeanVolume:
 
 
 def _directions(manifold: Manifold) -> Array:
-    """Radial parts of directions at the origin drawn with a fixed seed, so that they are a function of the manifold alone."""
+    """Radial parts of directions at the origin, drawn with a fixed seed so that they depend only on the manifold."""
     rng = np.random.default_rng(0)
     coordinates = rng.standard_normal((max((1 << 17) // manifold.dim, 256), manifold.dim))
     coordinates /= np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
     return manifold.raw_radial_part(manifold.origin, manifold.raw_tangent(manifold.origin, coordinates))
 
 
-def _sampled(manifold: Manifold, reach: float) -> MeanVolume:
+def _sampled(manifold: Manifold, farthest: float) -> MeanVolume:
     """The mean over fixed directions."""
     directions, roots, envelope = _directions(manifold), manifold.roots, manifold.volume_bound.log_value
     values, largest = directions @ roots.rates.T, (np.abs(directions) / roots.limits).max(axis=-1)
@@ -130,19 +130,19 @@ def _sampled(manifold: Manifold, reach: float) -> MeanVolume:
     def relative_error(radius: Array) -> Array:
         return moments(radius)[1]
 
-    # every direction leaves the cut locus at a radius of its own: following those jumps would be following the noise
+    # every direction meets the cut locus at its own radius; a fit to those jumps would only fit the sampling noise
     volume = MeanVolume(manifold.dim, manifold.diameter, log_mean, relative_error)
-    return _interpolated(volume, envelope, reach, tolerance=0.05 / math.sqrt(len(directions)))
+    return _interpolated(volume, envelope, farthest, tolerance=0.05 / math.sqrt(len(directions)))
 
 
-def _interpolated(volume: MeanVolume, log_scale: Function, reach: float, tolerance: float = 1e-12) -> MeanVolume:
-    """The same, from a piecewise polynomial for its quotient by ``exp(log_scale)``, which is smooth and mostly near 1."""
+def _interpolated(volume: MeanVolume, log_scale: Function, farthest: float, tolerance: float = 1e-12) -> MeanVolume:
+    """The same function, by a piecewise polynomial for its quotient by ``exp(log_scale)``, which is smooth and mostly near 1."""
 
     def quotient(radius: Array) -> Array:
         return np.exp(volume.log_mean(radius) - log_scale(radius))
 
-    reach = min(reach, volume.diameter)
-    breaks = [0.0, *(kink for kink in volume.kinks if kink < reach), 0.25 * reach, 0.5 * reach, reach]
+    farthest = min(farthest, volume.diameter)
+    breaks = [0.0, *(kink for kink in volume.kinks if kink < farthest), 0.25 * farthest, 0.5 * farthest, farthest]
     fitted = Piecewise.fit(quotient, breaks, tolerance)
 
     def log_mean(radius: Array) -> Array:
@@ -150,7 +150,7 @@ def _interpolated(volume: MeanVolume, log_scale: Function, reach: float, toleran
             return np.log(np.where(radius < volume.diameter, np.maximum(fitted(radius), 0.0), 0.0)) + log_scale(radius)
 
     def relative_error(radius: Array) -> Array:
-        return volume.relative_error(radius) + fitted.error / reach / np.maximum(fitted(radius), 1e-300)
+        return volume.relative_error(radius) + fitted.error / farthest / np.maximum(fitted(radius), 1e-300)
 
     return MeanVolume(volume.dim, volume.diameter, log_mean, relative_error, volume.kinks)
 
@@ -159,7 +159,7 @@ def _interpolated(volume: MeanVolume, log_scale: Function, reach: float, toleran
 
 _TURN_NODES, _TURN_WEIGHTS = legendre.leggauss(24)
 _TURN_NODES, _TURN_WEIGHTS = 0.5 * (_TURN_NODES + 1.0), 0.5 * _TURN_WEIGHTS
-#: A cubic that flattens out at both ends of a segment: square-root behaviour there, as at a cut locus, becomes smooth.
+#: A cubic with zero slope at both ends of a segment. It makes square-root behaviour there, as at a cut locus, smooth.
 _TURN_WEIGHTS = _TURN_WEIGHTS * 6.0 * _TURN_NODES * (1.0 - _TURN_NODES)
 _TURN_NODES = _TURN_NODES**2 * (3.0 - 2.0 * _TURN_NODES)
 
@@ -193,7 +193,7 @@ def _convolved(first: MeanVolume, second: MeanVolume) -> MeanVolume:
         return _in_batches(log_mean_some, radius, 24 * (len(even) + len(first.kinks) + len(second.kinks)))
 
     def relative_error(radius: Array) -> Array:
-        # each factor's at the root mean square of its share, away from its farthest points, where little is left to be wrong
+        # the error of each factor at the root mean square of its share: far from its farthest points, where errors matter little
         shares = (math.sqrt(part.dim / (first.dim + second.dim)) * radius for part in (first, second))
         capped = [np.minimum(share, 0.8 * part.diameter) for share, part in zip(shares, (first, second), strict=True)]
         return first.relative_error(capped[0]) + second.relative_error(capped[1])
@@ -230,7 +230,7 @@ class _Chamber:
 
     @classmethod
     def of(cls, block: Roots) -> _Chamber | None:
-        """For roots that span a space of no more than four dimensions; None for others.
+        """The chamber of roots that span at most four dimensions; None for other roots.
 
         With a cut locus the roots must be invariant under permutations and changes of sign of the coordinates, as those of
         types B, C, D and BC are, and the limits the same for all. Without one, ``b_i - b_(i+1)`` is simple root ``i``.
@@ -304,7 +304,7 @@ class _Chamber:
 
 
 def _simple_roots(forms: Integers) -> list[int]:
-    """Which of the positive roots are no sum of two others."""
+    """The positive roots that are not the sum of two others."""
     rows = {tuple(row) for row in forms.tolist()}
     composite = {tuple(a + b for a, b in zip(u, v, strict=True)) for u in rows for v in rows}
     return [i for i, row in enumerate(forms.tolist()) if tuple(row) not in composite]
@@ -333,7 +333,7 @@ def _log_sum(log_terms: Array) -> Array:
 
 
 def _in_batches(function: Function, x: Array, width: int) -> Array:
-    """``function(x)`` for one that needs ``width`` numbers for each entry."""
+    """``function(x)``, in batches, for a function that needs ``width`` numbers for each entry."""
     flat = x.ravel()
     step = max(_BATCH // width, 1)
     return np.concatenate([function(flat[i : i + step]) for i in range(0, len(flat), step)]).reshape(x.shape)

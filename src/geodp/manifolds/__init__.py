@@ -1,4 +1,4 @@
-"""Manifolds: one contract, and a file for each."""
+"""Manifolds: one contract, and one file for each manifold."""
 
 from geodp.manifolds.embedding import Embedding
 from geodp.manifolds.euclidean import Euclidean

@@ -1,4 +1,4 @@
-"""The public ball that private records are taken to lie in."""
+"""The public ball into which private records are clipped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.notation import Notation
 from geodp.showing import Pictured, as_html
 
-#: A record further off its manifold than this, relative to its size, is replaced by its projection.
+#: A record further from its manifold than this, relative to its size, is replaced by its projection.
 _TIDY = 16.0 * EPSILON
 
 
@@ -75,19 +75,19 @@ class Ball(Pictured):
 
     @property
     def max_radius(self) -> float:
-        """``1/2 min(injectivity radius, pi/sqrt(curvature))``: no radius at or past it is admissible."""
+        """``1/2 min(injectivity radius, pi/sqrt(curvature))``: the radius must be smaller."""
         manifold = self.manifold
         conjugate = math.pi / math.sqrt(manifold.curvature) if manifold.curvature > 0.0 else math.inf
         return 0.5 * min(manifold.injectivity_radius, conjugate)
 
     @cached_property
     def reach(self) -> float:
-        """A bound on the distance of a clipped record from the centre: the radius and what rounding may add to it."""
-        with np.errstate(all="ignore"):  # the square of a coordinate of the centre may be past the floats
+        """A bound on the distance of a clipped record from the centre: the radius plus rounding error."""
+        with np.errstate(all="ignore"):  # the square of a coordinate of the centre may overflow
             return self.radius + 4.0 * self.manifold.log_rounding(self.center, self.radius)
 
     def contains(self, x: ArrayLike) -> NDArray[np.bool_]:
-        """Which records are points of the manifold and in the ball."""
+        """Which records are points of the manifold in the ball."""
         records = self.manifold.read(x, "x")
         inside = self.manifold.valid(records)
         safe = np.where(inside.reshape(inside.shape + (1,) * len(self.manifold.point_shape)), records, self.center)
@@ -95,12 +95,12 @@ class Ball(Pictured):
             return inside & (self.manifold.raw_dist(self.center, safe) <= self.radius)
 
     def clip(self, x: ArrayLike) -> Array:
-        """Every record moved into the ball: along the geodesic to the centre, as far as needed.
+        """Moves every record into the ball, along the geodesic to the centre, as far as needed.
 
-        Records inside are left as they are, bit for bit; one that is off the manifold by more than rounding (but by less
-        than the tolerance of ``check_point``) becomes the point next to it. What is no point of the manifold, or has no
-        unique geodesic to the centre, becomes the centre. The map treats every record by itself and never raises on
-        account of a value.
+        Records inside are left as they are, bit for bit. A record that is off the manifold by more than rounding (but by less
+        than the tolerance of ``check_point``) becomes the nearest point. A record that is not a point of the manifold, or has no
+        unique geodesic to the centre, becomes the centre. The map treats every record by itself and never raises, whatever
+        its value.
         """
         return self.clip_chunk(self.manifold.read(x, "x"))
 
@@ -111,7 +111,7 @@ class Ball(Pictured):
     def clip_with_logs(self, records: Array) -> tuple[Array, Array]:
         """:meth:`clip_chunk`, and the logarithms at the centre of the records it returns.
 
-        All records go the same way, whether they have to move or not, so that the time does not tell which do.
+        All records take the same steps, whether they have to move or not, so that the time does not reveal which do.
         """
         manifold = self.manifold
         axes = tuple(range(-len(manifold.point_shape), 0))
@@ -136,7 +136,7 @@ class Ball(Pictured):
         return np.where(each(lost), self.center, clipped), log
 
     def _log(self, records: Array) -> Array:
-        """Logarithms at the centre; not a number for a record so far away that linear algebra gives up on it."""
+        """Logarithms at the centre; NaN for a record so far away that linear algebra fails."""
         try:
             return self.manifold.raw_log(self.center, records)
         except np.linalg.LinAlgError:
@@ -161,7 +161,7 @@ class Ball(Pictured):
 
 
 def checked_ball(ball: Any) -> Ball:
-    """The ball, or a sentence about what was given in its place."""
+    """The ball; raises for anything else."""
     if not isinstance(ball, Ball):
         manifold = repr(ball) if isinstance(ball, Manifold) else "manifold"
         raise TypeError(

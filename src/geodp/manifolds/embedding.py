@@ -13,12 +13,12 @@ from geodp.inputs import Array
 @final
 @dataclass(frozen=True)
 class Embedding:
-    """A compact manifold in the space ``R^dim``, such that every isometry of the manifold is one of the space.
+    """A compact manifold in the space ``R^dim``, such that every isometry of the manifold is an isometry of the space.
 
-    ``diameter`` is the largest distance of two points in the space, and so what one record can move a sum of vectors by.
-    ``write`` gives points as vectors, ``(..., dim)``, whichever array stands for a point. ``nearest`` is the point next to one
-    vector: a function of the vector alone that never fails, also where several are equally near. ``turn(vector, q)`` bounds how
-    far, in geodesic distance, the nearest point may be from that of any vector within ``q``; infinite if it may be anywhere.
+    ``diameter`` is the largest distance between two points in the space, so one record moves a sum of vectors by at most that.
+    ``write`` gives points as vectors, ``(..., dim)``, for every array that represents a point. ``nearest`` is the point nearest
+    to one vector: a function of the vector alone that never fails, even if several are equally near. ``turn(vector, q)`` bounds
+    how far, in geodesic distance, the nearest point may be from that of any vector within ``q``; infinite if it may be anywhere.
     """
 
     dim: int
@@ -29,12 +29,13 @@ class Embedding:
 
 
 def turn_across_gap(gap: float, q: float, speed: float) -> float:
-    """How far ``q`` may turn an eigenspace or polar factor, where ``gap`` keeps it apart from the others.
+    """How far a shift by ``q`` may turn an eigenspace or polar factor that is separated from the others by ``gap``.
 
     The projector onto the leading eigenvectors of a matrix with a gap ``g`` after them moves at a speed of at most ``1/(sqrt(2)
-    g)`` in geodesic distance, for only the off-diagonal block counts, twice; and the gap shrinks by at most ``sqrt(2)`` times the
-    distance. So it moves by at most ``log(g/(g - sqrt(2) q))/2``, ``speed`` one half. The rotation next to a matrix whose two
-    smallest signed singular values add up to ``g`` moves by at most twice as much, by the same argument with ``sqrt(2)/g``.
+    g)`` in geodesic distance, because only the off-diagonal block counts, twice. The gap shrinks by at most ``sqrt(2)`` times the
+    distance. So the projector moves by at most ``log(g/(g - sqrt(2) q))/2``: ``speed`` is one half. The rotation nearest to a
+    matrix whose two smallest signed singular values add up to ``g`` moves by at most twice as much, by the same argument with
+    ``sqrt(2)/g``.
     """
     left = gap - math.sqrt(2.0) * q
     return speed * math.log(gap / left) if left > 0.0 else math.inf

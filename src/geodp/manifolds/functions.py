@@ -1,4 +1,4 @@
-"""Functions that geometry needs: of numbers, where their textbook forms lose digits, and of matrices."""
+"""Functions for geometry: of numbers, without the loss of digits of the textbook formulas, and of matrices."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def sinc(x: Array) -> Array:
 
 
 def sinhc(x: Array) -> Array:
-    """``sinh(x)/x``, equal to 1 at 0, and infinite past what floats can hold."""
+    """``sinh(x)/x``, equal to 1 at 0, and infinite where it overflows."""
     safe = np.where(x == 0.0, 1.0, x)
     with np.errstate(over="ignore"):
         return np.where(x == 0.0, 1.0, np.sinh(safe) / safe)
 
 
 def log_sinc(x: Array) -> Array:
-    """``log(sin(x)/x)`` for ``|x| <= pi``; minus infinity at ``pi`` and past it."""
+    """``log(sin(x)/x)`` for ``|x| <= pi``; minus infinity at ``pi`` and beyond."""
     with np.errstate(divide="ignore"):
         return np.log(np.where(np.abs(x) < np.pi, sinc(x), 0.0))
 
@@ -62,7 +62,7 @@ def log_difference_quotient(a: Array, b: Array) -> Array:
 
 
 def coarse(x: Array) -> Array:
-    """To multiples of ``2^-40``: far above the rounding of floats."""
+    """Rounds to multiples of ``2^-40``, much coarser than floats."""
     return np.ldexp(np.round(np.ldexp(x, 40)), -40)
 
 
@@ -70,16 +70,16 @@ def transpose(matrix: Array) -> Array:
     return np.swapaxes(matrix, -1, -2)
 
 
-# What follows is for real and for complex matrices: where the names say symmetric, read Hermitian.
+# The functions below take real and complex matrices; for complex ones read Hermitian for symmetric.
 
 
 def adjoint(matrix: Matrix) -> Matrix:
-    """The conjugate transpose; of a real matrix a view."""
+    """The conjugate transpose; for a real matrix, a view."""
     return np.swapaxes(matrix, -1, -2).conj()
 
 
 def symmetric(matrix: Matrix) -> Matrix:
-    half = 0.5 * matrix  # halved first, so that the sum of large entries stays finite
+    half = 0.5 * matrix  # halve first, so that the sum of large entries does not overflow
     return half + adjoint(half)
 
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class Grassmann(Manifold):
     r"""The ``p``-dimensional linear subspaces of ``R^m``, for ``p <= m/2``.
 
-    A point is an ``(m, p)`` array with orthonormal columns; every such basis of a subspace stands for the same point.
-    Tangent vectors at ``U`` are ``(m, p)`` arrays ``v`` with ``U'v = 0`` and the metric is ``tr(u'v)``: the distance of
+    A point is an ``(m, p)`` array with orthonormal columns; every such basis of a subspace represents the same point.
+    Tangent vectors at ``U`` are ``(m, p)`` arrays ``v`` with ``U'v = 0`` and the metric is ``tr(u'v)``: the distance between
     two subspaces is the Euclidean norm of their principal angles. The origin is the span of the first ``p`` axes.
 
     >>> round(Grassmann(1, 3).dist([[1.0], [0.0], [0.0]], [[-0.6], [0.0], [0.8]]), 12)
@@ -119,7 +119,7 @@ class Grassmann(Manifold):
     def raw_log(self, p: Array, q: Array) -> Array:
         across, cosines, left, right = _cosine_decomposition(p, q)
         out = (across @ transpose(right) * angle_over_sine(cosines)[..., None, :]) @ transpose(left)
-        # at the cut locus the pairing of the two bases, and with it the direction, is arbitrary
+        # at the cut locus the pairing of the two bases is arbitrary, and so is the direction
         return np.where((cosines[..., -1] > 4e-16)[..., None, None], out, np.nan)
 
     def raw_dist(self, p: Array, q: Array) -> Array:
@@ -154,7 +154,7 @@ class Grassmann(Manifold):
         return v - p @ (transpose(p) @ v)
 
     def log_rounding(self, p: Array, reach: float) -> float:
-        # past the injectivity radius the bases of two subspaces may be paired arbitrarily: nothing bounds the direction
+        # beyond the injectivity radius the bases of two subspaces may be paired arbitrarily: nothing bounds the direction
         if reach >= self.injectivity_radius:
             return math.inf
         return 8.0 * (self.m + 8) * EPSILON / math.cos(reach)
@@ -164,12 +164,12 @@ class Grassmann(Manifold):
         yield Requirement(off <= TOLERANCE, off, "the columns must be orthonormal but x'x differs from the identity by {:.3g}")
 
     # ------------------------------------------------------------------ chart: the upper triangle of the projector
-    # *The isometry.* Let P be the projector onto the centre and g_1, ..., g_p public orthonormal vectors. Gram and Schmidt make
-    # q_1, ..., q_p of P g_1, ..., P g_p. The product of g_i and q_i is positive, and that of g_i and the later q's is 0. So the
+    # *The isometry.* Let P be the projector onto the centre and g_1, ..., g_p public orthonormal vectors. Let Gram-Schmidt turn
+    # P g_1, ..., P g_p into q_1, ..., q_p. The product of g_i and q_i is positive, and that of g_i and the later q's is 0. So the
     # reflection with axis q_i + g_i takes g_i to -q_i, its axis is longer than sqrt(2), and it fixes the earlier g's and the
-    # later q's: the product of the reflections, the first one outermost, takes every g_i to -q_i. It is a function of the
-    # subspace, whatever its basis. The g's are such that the P g_i are independent whatever the floats; pivots would do too,
-    # but looking for them takes a time that depends on the centre.
+    # later q's: the product of the reflections, the first one outermost, takes every g_i to -q_i. It depends only on the
+    # subspace, not on its basis. The g's are chosen such that the P g_i are independent for all floats. Pivots would work too,
+    # but the time of looking for them depends on the centre.
 
     def exact_radial_part(self, v: list[arb]) -> list[arb]:
         from flint import arb_mat
@@ -244,14 +244,14 @@ def _cosine_decomposition(p: Array, q: Array) -> tuple[Array, Array, Array, Arra
 
 
 def _resolve_small_cosines(p: Array, q: Array, cosines: Array, left: Array, right: Array, count: int) -> None:
-    """Improve, in place, the last ``count`` singular triples of ``p'q``, whose values are all small.
+    """Improves, in place, the last ``count`` singular triples of ``p'q``, whose values are all small.
 
-    One vanishing cosine is harmless. Between two of them the pairing of the bases rests on their ratio, so they need
-    digits relative to themselves: the block of ``p'q`` that holds them is formed in twice the precision.
+    One vanishing cosine is harmless. With two, the pairing of the bases depends on their ratio, so they need relative
+    accuracy: their block of ``p'q`` is computed in twice the precision.
     """
     small = transpose(right)[:, -count:]
     high = -subtract_product(np.zeros((len(q), count)), q, small)
-    low = -subtract_product(high, q, small)  # what rounding took from the product
+    low = -subtract_product(high, q, small)  # the rounding error of the product
     block = -subtract_product(-(transpose(p) @ low), transpose(p), high)
     turn_left, cosines[-count:], turn_right = np.linalg.svd(transpose(left[:, -count:]) @ block)
     left[:, -count:] = left[:, -count:] @ turn_left
@@ -262,7 +262,7 @@ def _orthonormal(bases: Array) -> Array:
     size = np.abs(bases).max(axis=-2, keepdims=True)
     scaled = bases / np.where(size > 0.0, size, 1.0)
     basis, triangle = np.linalg.qr(scaled)
-    # the diagonal of the triangle: how far each column is from the span of those before it
+    # the diagonal of the triangular factor: the distance of each column from the span of those before it
     apart = np.abs(np.diagonal(triangle, axis1=-2, axis2=-1))
     rounding = 4.0 * bases.shape[-2] * EPSILON * np.linalg.vector_norm(scaled, axis=-2)
     return np.where((apart > rounding).all(axis=-1)[:, None, None], basis, np.nan)

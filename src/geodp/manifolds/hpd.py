@@ -34,7 +34,7 @@ class HPD(AffineInvariant):
     r"""Hermitian positive-definite ``k x k`` matrices with the affine-invariant metric: covariances of complex signals.
 
     A point is a ``(k, k, 2)`` array of real and imaginary parts, which is how NumPy stores a complex matrix:
-    :meth:`from_complex` and :meth:`to_complex` go back and forth. Tangent vectors are Hermitian matrices;
+    :meth:`from_complex` and :meth:`to_complex` convert. Tangent vectors are Hermitian matrices;
     ``inner(p, u, v) = tr(p^-1 u p^-1 v)``, so that every change of basis ``x -> A x A*`` is an isometry, and the real matrices
     in it are ``SPD(k)`` with its metric. The curvature is non-positive and the origin is the identity matrix.
 
@@ -100,7 +100,7 @@ class HPD(AffineInvariant):
             near = _exact_cholesky(_exact_center(center))
         except Undecided:
             real, imaginary = center[..., 0], center[..., 1]
-            # Hermitian matrices are real symmetric ones of twice the size, of the same sign
+            # a Hermitian matrix is a real symmetric one of twice the size, with the same signature
             refuse_indefinite(np.block([[real, -imaginary], [imaginary, real]]))
             raise
         chart: list[arb] = []

@@ -128,7 +128,7 @@ class Hyperbolic(Manifold):
         return 4.0 * (self.d + 8) * EPSILON * (1.0 + reach) * (size + math.hypot(1.0, size))
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        # past 300 it is more than any radius, and the exponential is still a float
+        # beyond 300 the bound exceeds every radius, and the exponential does not yet overflow
         return math.exp(min(radius, 300.0)) * self.log_rounding(center, 2.0 * radius)
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
@@ -137,8 +137,8 @@ class Hyperbolic(Manifold):
         yield Requirement(np.abs(off) <= TOLERANCE * time, off, "the first entry must be sqrt(1 + |rest|^2) but is off by {:.3g}")
 
     # ------------------------------------------------------------------ chart: the spatial coordinates
-    # They do not shorten distances, so rounding them moves the point by no more. But they grow like the exponential of the
-    # distance, and so does the work: also on the hyperbolic line, where the Laplace law exists at every scale.
+    # The chart does not shorten distances, so rounding moves the point by no more. But the coordinates grow like the exponential
+    # of the distance, and so does the work, also on the hyperbolic line, where the Laplace law exists at every scale.
 
     @property
     def chart_limit(self) -> float:
@@ -192,9 +192,9 @@ def _quotient(numerator: Array, denominator: Array) -> Array:
 
 
 def _split(x: Array, u: Array) -> tuple[Array, Array]:
-    """The component of ``u`` along ``x``, and the rest of it; all of it is rest if ``x`` is 0."""
+    """The component of ``u`` along ``x``, and the rest; if ``x`` is 0, the rest is all of ``u``."""
     unit = _quotient(x, np.linalg.vector_norm(x, axis=-1, keepdims=True))
     along = np.vecdot(unit, u)
     across = u - along[..., None] * unit
-    # once more: far from the origin the part along x is so long that what rounding leaves of it is not small against the rest
+    # twice: far from the origin the part along x is so long that its rounding error is not small compared with the rest
     return along, across - np.vecdot(unit, across)[..., None] * unit

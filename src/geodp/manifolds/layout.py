@@ -9,24 +9,24 @@ from typing import final
 from geodp.inputs import Array
 from geodp.manifolds.units import LengthUnit
 
-#: For each number of a row the names its column may have, the usual one first, and one such list for each habit of naming.
+#: For each naming convention and each number of a row, the names its column may have, the usual one first.
 Names = tuple[tuple[tuple[str, ...], ...], ...]
 
-#: What the cells of a layout of clock times may be.
+#: Examples of cells of clock times.
 CLOCK_TIMES = "13:45, 13:45:30, 1:45 PM or 2024-05-01T13:45"
 
 
 @final
 @dataclass(frozen=True)
 class Layout:
-    """One way to write a point as ``columns`` numbers; ``convert`` is ``None`` where they are the point's own entries.
+    """One way to write a point as ``columns`` numbers; ``convert`` is ``None`` if they are the point's own entries.
 
-    ``convert`` takes rows of finite numbers and answers NaN for a row that is no point. Without ``automatic`` the layout
-    must be named, or be recognised by the ``names`` in a header or by its clock times. For tables, ``of`` says which manifolds
-    have it (all of their class unless given), ``size`` how many columns there are in their terms, and ``details`` what they hold.
+    ``convert`` takes rows of finite numbers and returns NaN for a row that is not a point. Without ``automatic`` the layout
+    must be named, or recognised by the ``names`` in a header or by its clock times. For tables, ``of`` says which manifolds
+    have it (by default all of their class), ``size`` the number of columns in their parameters, and ``details`` what they hold.
 
-    ``write`` is the way back, from points to rows of numbers. ``text`` writes a number as people do, such as a time of day.
-    ``units`` are those of geodesic lengths for whoever uses the layout; None for those of the manifold.
+    ``write`` goes back from points to rows of numbers. ``text`` writes a number in its usual form, such as a time of day.
+    ``units`` are the units of geodesic lengths in this layout; None for those of the manifold.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Layout:
 
 
 def entry_names(entries: Sequence[tuple[int, ...]], symmetric: bool = False) -> Names:
-    """Names of matrix entries: xx, xy, ..., or 11, 12, ..., or 00, 01, ...; a symmetric one goes by both its names."""
+    """Names of matrix entries: xx, xy, ..., or 11, 12, ..., or 00, 01, ...; entries of a symmetric matrix have both names."""
     most = max((max(entry) for entry in entries), default=0)
     habits = []
     for digits in ("xyz", "123456789", "0123456789"):

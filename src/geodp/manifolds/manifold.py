@@ -21,15 +21,15 @@ from geodp.manifolds.units import LengthUnit
 if TYPE_CHECKING:
     from flint import arb
 
-#: How far off its manifold (relative to its size) an array may be and still be read as the point next to it.
+#: How far off its manifold (relative to its size) an array may be and still be read as the nearest point.
 #: Wide enough for float32 and for seven printed digits.
 TOLERANCE = 1e-6
 
 
 class Requirement(NamedTuple):
-    """One condition on a point: where it holds, the number it is about, and a sentence with a ``{}`` for that number.
+    """One condition on a point: where it holds, a number that shows by how much it fails, and a sentence with ``{}`` for it.
 
-    A number that takes long may be a function, which is called for the sentence only.
+    If the number takes long to compute, it may be a function, which is called only for the sentence.
     """
 
     met: NDArray[np.bool_]
@@ -41,13 +41,11 @@ class Manifold(ABC):
     """A Riemannian symmetric space whose points are real arrays of one fixed shape.
 
     ``exp(p, log(p, q)) == q`` and ``dist(p, q) == norm(p, log(p, q))`` wherever ``log`` is defined. Every method
-    broadcasts over leading axes, computes in float64, and answers input that is off the manifold with a
-    ``ValueError`` that says by how much. Points may be off by rounding (:data:`TOLERANCE`): an array stands for the
-    point next to it.
+    broadcasts over leading axes, computes in float64, and raises a ``ValueError`` for input that is off the manifold, which
+    says by how much. Points may be off by rounding (:data:`TOLERANCE`): an array is read as the nearest point.
 
     A new manifold is a frozen dataclass that gives its roots, from which dimension, curvature, cut locus and volume follow,
-    and its ``raw_`` maps. These take float64 arrays that are known to be good, check nothing, broadcast over leading axes,
-    and are what inner loops call.
+    and its ``raw_`` maps. These take valid float64 arrays, check nothing and broadcast over leading axes. Inner loops call them.
 
     >>> from geodp import Sphere
     >>> sphere, north, east = Sphere(2), [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]
@@ -62,7 +60,7 @@ class Manifold(ABC):
     @property
     @abstractmethod
     def roots(self) -> Roots:
-        """The roots, in coordinates of the flat that :meth:`raw_radial_part` gives. A ``cached_property`` does well."""
+        """The roots, in coordinates of the flat that :meth:`raw_radial_part` gives. Best a ``cached_property``."""
 
     @property
     @abstractmethod
@@ -91,23 +89,23 @@ class Manifold(ABC):
 
     @property
     def units(self) -> tuple[LengthUnit, ...]:
-        """Units that say what a geodesic length means to people, such as degrees; none by default."""
+        """Everyday units of geodesic lengths, such as degrees; none by default."""
         return ()
 
     def in_words(self, point: Array) -> str:
-        """What people call a point, such as the axis and the angle of a rotation, in a line; empty by default."""
+        """One line that describes a point, such as the axis and the angle of a rotation; empty by default."""
         return ""
 
     @property
     def embedding(self) -> Embedding | None:
-        """A compact manifold in a Euclidean space, for projected means; None if nobody wrote one."""
+        """The embedding of a compact manifold in a Euclidean space, for projected means; None if it has none."""
         return None
 
     @property
     def plane_of_largest_curvature(self) -> Array:
         """Two orthonormal tangent vectors (one on a line), in coordinates, whose plane has the curvature :attr:`curvature`.
 
-        The first two coordinates do where all planes are alike, and where no curvature is positive and any plane serves.
+        The first two coordinates work if all planes are alike, and also if no curvature is positive, when any plane works.
         """
         return np.eye(self.dim)[:2]
 
@@ -167,7 +165,7 @@ class Manifold(ABC):
         shape = np.broadcast_shapes(p.shape, v.shape)
         return shape[: len(shape) - len(self.point_shape)]
 
-    # ------------------------------------------------------------------ what a manifold writes: maps of floats
+    # ------------------------------------------------------------------ implemented by each manifold: maps of floats
 
     @abstractmethod
     def raw_exp(self, p: Array, v: Array) -> Array:
@@ -175,14 +173,14 @@ class Manifold(ABC):
 
     @abstractmethod
     def raw_log(self, p: Array, q: Array) -> Array:
-        """The velocity at ``p`` of the shortest geodesic to ``q``; not a number where ``q`` is in the cut locus of ``p``."""
+        """The velocity at ``p`` of the shortest geodesic to ``q``; NaN if ``q`` is in the cut locus of ``p``."""
 
     @abstractmethod
     def raw_dist(self, p: Array, q: Array) -> Array:
-        """Geodesic distance, accurate relative to itself for close points too."""
+        """Geodesic distance, with small relative error also for close points."""
 
     def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
-        """The metric at ``p``: that of the space around unless a manifold has another."""
+        """The metric at ``p``; by default that of the ambient space."""
         flat = (x.reshape(*x.shape[: x.ndim - len(self.point_shape)], math.prod(self.point_shape)) for x in (u, v))
         return np.vecdot(*flat) + np.zeros(self._leading(p, u))
 
@@ -193,7 +191,7 @@ class Manifold(ABC):
     def raw_radial_part(self, p: Array, v: Array) -> Array:
         """The radial part of a tangent vector at ``p``, shape ``(..., rank)``, in any order and with any signs.
 
-        It is the length in rank one, and on flat spaces all of the vector; others write this.
+        By default it is the length in rank one, and the whole vector on flat spaces. Other manifolds must implement it.
         """
         return self.raw_coordinates(p, v) if self.rank == self.dim else self.raw_norm(p, v)[..., None]
 
@@ -203,7 +201,7 @@ class Manifold(ABC):
 
     @abstractmethod
     def raw_coordinates(self, p: Array, v: Array) -> Array:
-        """The inverse of :meth:`raw_tangent`; of any other array, the coordinates of the tangent vector next to it."""
+        """The inverse of :meth:`raw_tangent`; for any other array, the coordinates of the nearest tangent vector."""
 
     @abstractmethod
     def raw_move_origin(self, p: Array, x: Array) -> Array:
@@ -211,10 +209,10 @@ class Manifold(ABC):
 
     @abstractmethod
     def raw_project(self, x: Array) -> Array:
-        """The point next to an array that is near the manifold."""
+        """The point nearest to an array that is close to the manifold."""
 
     def raw_project_tangent(self, p: Array, v: Array) -> Array:
-        """The tangent vector at ``p`` next to an array."""
+        """The tangent vector at ``p`` nearest to an array."""
         return self.raw_tangent(p, self.raw_coordinates(p, v))
 
     @abstractmethod
@@ -232,13 +230,13 @@ class Manifold(ABC):
     def requirements(self, x: Array) -> Iterator[Requirement]:
         """The conditions on a finite array of the right shape, cheapest first."""
 
-    # ------------------------------------------------------------------ what a manifold writes: exact draws
+    # ------------------------------------------------------------------ implemented by each manifold: exact draws
 
-    # A *chart* writes a point of the manifold as a list of real coordinates that depend on the point alone: not on which basis
-    # or rotation represents it. A draw is rounded in the chart, and released as what from_chart makes of the rounded numbers.
-    # The law of a draw is invariant under every isometry that fixes the base point. So it does not matter which isometry takes
-    # the base point to the centre, as long as the choice is made without looking at the random bits and does not change with
-    # the precision. The work must not depend on what the centre is: no branches, and balls from intervals.enclosed.
+    # A *chart* writes a point of the manifold as a list of real coordinates that depend only on the point, not on the basis or
+    # rotation that represents it. A draw is rounded in the chart, and from_chart turns the rounded numbers into the released
+    # point. The law of a draw is invariant under every isometry that fixes the base point. So it does not matter which isometry
+    # takes the base point to the centre, as long as the choice does not depend on the random bits and does not change with the
+    # precision. The work must not depend on the centre: no branches, and balls from intervals.enclosed.
 
     @final
     @cached_property
@@ -250,12 +248,12 @@ class Manifold(ABC):
 
     @property
     def chart_units(self) -> tuple[int | None, ...]:
-        """``floor(log2)`` of the lengths that measure the coordinates of the chart; None where there is no such length."""
+        """``floor(log2)`` of the natural length of each coordinate of the chart; None for a coordinate that has none."""
         return (0,)
 
     @property
     def chart_limit(self) -> float:
-        """The scale from which on hardly a draw has coordinates that floats can hold."""
+        """At this scale and above, the coordinates of nearly all draws overflow."""
         return math.inf
 
     def exact_radial_part(self, v: list[arb]) -> list[arb]:
@@ -265,22 +263,23 @@ class Manifold(ABC):
         return v if self.rank == self.dim else [norm(v)]
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        """The chart of the point where ``exp(v)`` lands when the base point is moved to ``center``."""
-        raise NotImplementedError  # it may be left out: laws.exact refuses such a manifold in a sentence before it gets here
+        """The chart of the point ``exp(v)`` after the base point is moved to ``center``."""
+        raise NotImplementedError  # optional: laws.exact refuses manifolds without it in one sentence
 
     def from_chart(self, x: Array) -> Array:
-        """A point of the manifold from rounded coordinates: never fails, and sees nothing else."""
-        raise NotImplementedError  # likewise: it goes with exact_chart
+        """A point of the manifold from rounded coordinates. It never fails, and depends on nothing else."""
+        raise NotImplementedError  # optional too, but needed with exact_chart
 
     def raw_representatives(self, points: Array) -> Array:
-        """The same points, each as the array that :meth:`from_chart` would write it as, up to rounding; shape as given.
+        """The same points, each as the array that :meth:`from_chart` would return, up to rounding; same shape.
 
-        Where a point has one array only, that is the array given. Elsewhere (bases of a subspace, rotations of a shape) what all
-        its arrays have in common is rounded first, so that the array given does not show: simulations draw with it.
+        If only one array represents a point, it is returned unchanged. Otherwise (bases of a subspace, rotations of a shape) the
+        quantity that all its arrays share is rounded first, so that the result does not reveal the given array. Used by
+        simulations.
         """
         return points
 
-    # ------------------------------------------------------------------ what a user calls
+    # ------------------------------------------------------------------ public methods
 
     @final
     def exp(self, p: ArrayLike, v: ArrayLike) -> Array:
@@ -297,7 +296,7 @@ class Manifold(ABC):
         with np.errstate(all="ignore"):
             out = self.raw_log(p, q)
         compact = "more than one shortest geodesic joins p and q, or nearly so"
-        why = "a number on the way is past what floats hold" if math.isinf(self.injectivity_radius) else compact
+        why = "an intermediate number overflows" if math.isinf(self.injectivity_radius) else compact
         return self._finite(
             out, "log(p, q)", lambda i: f"dist(p, q) is {self._pick(self.raw_dist(p, q), out, i):.12g}, and {why}"
         )
@@ -323,7 +322,7 @@ class Manifold(ABC):
 
     @final
     def log_volume_density(self, p: ArrayLike, v: ArrayLike) -> Array | float:
-        """``log |det d exp_p|`` at ``v``, with respect to orthonormal frames; minus infinity on and past conjugate points."""
+        """``log |det d exp_p|`` at ``v``, with respect to orthonormal frames; minus infinity at and beyond conjugate points."""
         with np.errstate(all="ignore"):
             return _scalar(self.raw_log_volume_density(*self._tangent_at(p, v)))
 
@@ -358,11 +357,11 @@ class Manifold(ABC):
         p, x = self.read_points(p, "p"), self.read_points(x, "x")
         with np.errstate(all="ignore"):
             out = self.raw_move_origin(p, x)
-        return self._finite(out, "move_origin(p, x)", lambda _: "a number on the way is past what floats hold")
+        return self._finite(out, "move_origin(p, x)", lambda _: "an intermediate number overflows")
 
     @final
     def project(self, x: ArrayLike) -> Array:
-        """The point next to an array that is near the manifold, or a ``ValueError`` if there is none."""
+        """The point nearest to an array that is close to the manifold; raises a ``ValueError`` if there is none."""
         array = _real(x, self.point_shape, "x", self)
         if not np.isfinite(array).all():
             raise ValueError(f"no point of {self} is next to x: {(~np.isfinite(array)).sum()} of its entries are not finite")
@@ -372,7 +371,7 @@ class Manifold(ABC):
 
     @final
     def check_point(self, x: ArrayLike) -> str | None:
-        """``None`` if ``x`` holds points of the manifold, else a sentence about the first record that is none."""
+        """``None`` if ``x`` holds points of the manifold, else a sentence about the first record that is not a point."""
         x = _real(x, self.point_shape, "x", self)
         for requirement in self._all_requirements(x):
             if not requirement.met.all():
@@ -384,12 +383,12 @@ class Manifold(ABC):
 
     @final
     def read(self, x: ArrayLike, name: str) -> Array:
-        """``x`` as float64 if its shape and type fit the manifold, or a sentence; its values are not looked at."""
+        """``x`` as float64; raises if its shape or type does not fit the manifold. Does not look at its values."""
         return _real(x, self.point_shape, name, self)
 
     @final
     def valid(self, x: ArrayLike) -> NDArray[np.bool_]:
-        """Which records are points of the manifold: one truth value a record."""
+        """Which records are points of the manifold: one bool a record."""
         x = _real(x, self.point_shape, "x", self)
         met = np.ones(x.shape[: x.ndim - len(self.point_shape)], dtype=np.bool_)
         for requirement in self._all_requirements(x):
@@ -411,7 +410,7 @@ class Manifold(ABC):
         wrong = self.check_point(array)
         if wrong is not None:
             raise ValueError(f"{name} is not a point of {self}: {wrong}")
-        # half and single precision leave a point visibly off the manifold: it means the double-precision one next to it
+        # in half and single precision a point is visibly off the manifold: read it as the nearest point in double precision
         return self.raw_project(array) if getattr(x, "dtype", array.dtype).itemsize < 8 else array
 
     def _tangent_at(self, p: ArrayLike, v: ArrayLike) -> tuple[Array, Array]:
@@ -423,10 +422,10 @@ class Manifold(ABC):
         with np.errstate(all="ignore"):
             projected = self.raw_project_tangent(p, v)
         if not np.isfinite(projected).all():
-            raise ValueError(f"v is too long for a tangent vector of {self} at p: a number on the way is past what floats hold")
+            raise ValueError(f"v is too long for a tangent vector of {self} at p: an intermediate number overflows")
         off = np.abs(v - projected).max(axis=axes, initial=0.0)
         size = np.abs(v).max(axis=axes, initial=0.0)
-        # the difference of two tangent vectors may be nothing but their rounding errors
+        # the difference of two tangent vectors may consist only of their rounding errors
         rounding = 1e-12 * np.abs(p).max(axis=axes, initial=0.0)
         if (off > TOLERANCE * size + rounding).any():
             raise ValueError(
@@ -447,7 +446,7 @@ class Manifold(ABC):
 
     def _numbers(self, values: Array, what: str) -> Array | float:
         if not np.isfinite(values).all():
-            raise ValueError(f"{what} is not defined in float64 on {self}: a number on the way is past what floats hold")
+            raise ValueError(f"{what} is not defined in float64 on {self}: an intermediate number overflows")
         return _scalar(values)
 
     def _pick(self, values: Array, out: Array, index: tuple[int, ...]) -> float:
@@ -473,5 +472,5 @@ def _real(x: ArrayLike, shape: tuple[int, ...], name: str, manifold: Manifold) -
         raise ValueError(
             f"{name} has shape {array.shape}, but {manifold} wants arrays of shape ({', '.join(['...', *map(str, shape)])})"
         )
-    with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
+    with np.errstate(all="ignore"):  # a warning about the conversion would reveal something about a value
         return array.astype(np.float64, copy=False)

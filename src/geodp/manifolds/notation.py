@@ -14,16 +14,16 @@ from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.units import LengthUnit, short
 
-#: Cells of a row on one line of text.
+#: How many cells of a row fit on one line of text.
 _PER_LINE = 6
 
 
 @final
 @dataclass(frozen=True)
 class Notation:
-    """The layout that records were read in, and the names of its columns. Everything in it is public.
+    """The layout of the records, and the names of its columns. All of this is public.
 
-    Without a layout (records came as arrays) points are written as arrays, and lengths in the units of the manifold, if any.
+    Without a layout (for records given as arrays) points are written as arrays, and lengths in the units of the manifold, if any.
 
     >>> from geodp import Sphere
     >>> places = Notation.named(Sphere(2), "latlon")
@@ -38,7 +38,7 @@ class Notation:
 
     @classmethod
     def named(cls, manifold: Manifold, layout: str, columns: Sequence[str] = ()) -> Notation:
-        """The notation of a layout given by its name, or a sentence."""
+        """The notation of a layout given by its name; raises if there is no such layout."""
         found = [choice for choice in manifold.layouts if choice.name == layout]
         if not found:
             known = ", ".join(choice.name for choice in manifold.layouts)
@@ -62,13 +62,13 @@ class Notation:
 
     @property
     def proportional(self) -> LengthUnit | None:
-        """The last unit that is proportional to lengths, as axes of pictures need one: kilometres rather than degrees."""
+        """The last unit that is proportional to lengths, for axes of pictures: kilometres rather than degrees."""
         found = (unit for unit in reversed(self.units) if math.isclose(unit.convert(1.0), 1e3 * unit.convert(1e-3), rel_tol=1e-9))
         return next(found, None)
 
     @property
     def writes(self) -> bool:
-        """Whether points are written in another way than as the manifold's own arrays."""
+        """Whether points are written differently from the manifold's own arrays."""
         return self.layout is not None and (self.layout.write is not None or bool(self.columns))
 
     def cells(self, point: Array) -> list[float | str]:
@@ -108,7 +108,7 @@ class Notation:
 
     @classmethod
     def from_dict(cls, manifold: Manifold, stored: Any) -> Notation:
-        """What :meth:`to_dict` made, or a ``ValueError``."""
+        """The notation that :meth:`to_dict` stored; raises a ``ValueError`` for anything else."""
         if stored is None:
             return cls(manifold)
         columns = stored["columns"]

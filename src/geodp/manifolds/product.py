@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class Product(Manifold):
     r"""The product of manifolds: one point of each, with squared distances added up.
 
-    A point is one flat array, the factors' points laid end to end: :meth:`join` makes it and :meth:`split` takes it
-    apart. The metric is the sum of the factors' metrics.
+    A point is one flat array, the factors' points end to end: :meth:`join` makes it and :meth:`split` splits it.
+    The metric is the sum of the factors' metrics.
 
     >>> from geodp import Euclidean, Sphere
     >>> pose = Product(Sphere(2), Euclidean(3))
@@ -112,7 +112,7 @@ class Product(Manifold):
 
     @property
     def units(self) -> tuple[LengthUnit, ...]:
-        # no factor's distance is longer than that of the product
+        # the distance in a factor is at most that in the product
         return tuple(
             LengthUnit(f"factor_{i}_{unit.name}", unit.convert, partial(_of_factor, unit, i))
             for i, factor in enumerate(self.factors, start=1)
@@ -121,7 +121,7 @@ class Product(Manifold):
 
     @property
     def embedding(self) -> Embedding | None:
-        """Those of the factors, end to end."""
+        """The embeddings of the factors, end to end."""
         known = [part for part in (factor.embedding for factor in self.factors) if part is not None]
         if len(known) < len(self.factors):
             return None
@@ -138,7 +138,7 @@ class Product(Manifold):
             math.hypot(*(part.diameter for part in known)),
             write,
             lambda vector: self._join([part.nearest(x) for part, x in parts(vector)]),
-            # the squares of the turns are convex in the squares of the factors' shares of q: one factor takes all of it
+            # the squares of the turns are convex in the squares of the factors' shares of q, so in the worst case one takes all
             lambda vector, q: max(part.turn(x, q) for part, x in parts(vector)),
         )
 

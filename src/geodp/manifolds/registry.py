@@ -1,7 +1,7 @@
-"""The manifolds that are known by name: in text, in files, on the command line.
+"""The manifolds that can be named in text, in files and on the command line.
 
-The library's own register themselves. A package of yours does the same when it is imported, or names its class as an entry point,
-``[project.entry-points."geodp.manifolds"]`` in its ``pyproject.toml``; then it need not be imported first.
+The library's own manifolds register themselves. Your own package can do the same when it is imported, or name its class as an
+entry point, ``[project.entry-points."geodp.manifolds"]`` in its ``pyproject.toml``; then it need not be imported first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Kind = TypeVar("_Kind", bound=type[Manifold])
 
 
 def register(kind: _Kind) -> _Kind:
-    """Make a manifold known by the name of its class; upper and lower case are the same. A class decorator, or a call."""
+    """Registers a manifold by the name of its class; case does not matter. Use it as a class decorator or as a function."""
     known = _KINDS.get(kind.__name__.lower(), kind)
     if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
         raise ValueError(f"the name {kind.__name__} is taken by {known.__module__}.{known.__qualname__}")
@@ -49,7 +49,7 @@ def registered() -> tuple[type[Manifold], ...]:
 
 
 def own() -> tuple[type[Manifold], ...]:
-    """Those that have been imported: the library's own, and others that registered themselves."""
+    """The manifolds that have been imported: the library's own, and others that registered themselves."""
     return tuple(_KINDS.values())
 
 
@@ -61,7 +61,7 @@ def find(name: str) -> type[Manifold] | None:
 
 
 def takes_manifolds(kind: type[Manifold]) -> bool:
-    """Whether the arguments of a class are manifolds, as those of a product, and not numbers."""
+    """Whether the arguments of a class are manifolds, as for a product, and not numbers."""
     return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in inspect.signature(kind).parameters.values())
 
 

@@ -1,4 +1,4 @@
-r"""The roots of a symmetric space, and what follows from them.
+r"""The roots of a symmetric space, and the quantities that follow from them.
 
 An isometry that fixes a point of a symmetric space takes every tangent vector ``v`` there into one maximal flat; its
 coordinates ``H`` in that flat are the *radial part* of ``v``: eigenvalues, principal angles, rotation angles. Curvature acts
@@ -11,8 +11,8 @@ Spaces*, chapters V and VII). With ``sn(x) = sin(x)/x`` for the sign 1 and ``sin
 - the plane of ``X`` in the flat and a unit vector with components ``Y_alpha`` in the root spaces has curvature
   ``sum +-alpha(X)^2 |Y_alpha|^2``, and every plane can be turned so that it has an ``X`` there: the extreme curvatures are
   ``+-max |alpha|^2``;
-- volume grows like ``exp(h s)`` with ``h = |sum m alpha|``, the sum over the roots of sign -1: ``prod sinh(alpha(H))^m`` does
-  along that sum, and along no other direction faster;
+- volume grows like ``exp(h s)`` with ``h = |sum m alpha|``, the sum over the roots of sign -1: ``prod sinh(alpha(H))^m`` grows
+  like that along the sum, and no faster along any other direction;
 - ``log sn(sqrt(x))`` is concave in ``x`` for either sign, so Jensen's inequality bounds ``J`` by a function of ``|v|``
   (:attr:`Roots.volume_bound`).
 """
@@ -39,7 +39,7 @@ Integers = NDArray[np.int64]
 
 
 class Factor(NamedTuple):
-    """``sn(sqrt(square_rate) * s)^power``, with ``sn`` of the kind that ``sign`` says."""
+    """``sn(sqrt(square_rate) * s)^power``, with the ``sn`` of this ``sign``."""
 
     power: int
     square_rate: Fraction
@@ -51,8 +51,8 @@ class Factor(NamedTuple):
 class VolumeBound:
     """A radial upper bound on the volume density of ``exp``: ``log J(v) <= log_value(|v|)``.
 
-    It is the product of its ``factors`` or, where that is less, ``exp(growth * |v|)``, which makes it integrable against every
-    Laplace law that exists. Times ``s^(dim-1)`` each of the two is log-concave, and so is the lower of them.
+    It is the smaller of the product of its ``factors`` and ``exp(growth * |v|)``, which makes it integrable against every
+    Laplace law that exists. Times ``s^(dim-1)`` each of the two is log-concave, and so is the smaller of them.
 
     >>> from geodp import SPD
     >>> SPD(2).volume_bound
@@ -71,7 +71,7 @@ class VolumeBound:
 
     @property
     def square_growth(self) -> Fraction:
-        """The square of ``lim log(product of the factors)/s``, exact for rates with a rational ratio and else rounded up."""
+        """The square of ``lim log(product of the factors)/s``: exact for rates with a rational ratio, else rounded up."""
         growing = [(power, rate) for power, rate, sign in self.factors if sign < 0]
         return sum((n * m * _root_rounded_up(a * b) for n, a in growing for m, b in growing), Fraction(0))
 
@@ -90,11 +90,11 @@ _LOG_SN = {1: log_sinc, -1: log_sinhc}
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Roots:
-    """The positive roots of a symmetric space in coordinates of a maximal flat that are orthonormal.
+    """The positive roots of a symmetric space, in orthonormal coordinates of a maximal flat.
 
-    Root ``j`` is ``sqrt(squares[j]) * forms[j] . H``, ``forms`` whole numbers, so that all that follows from it is exact.
-    ``cuts`` says where the cut locus is: the geodesic of ``H`` is shortest as long as ``|H_i| < pi sqrt(cuts[i])`` for every
-    ``i``, None for no limit.
+    Root ``j`` is ``sqrt(squares[j]) * forms[j] . H``. ``forms`` are whole numbers, so everything that follows is exact.
+    ``cuts`` gives the cut locus: the geodesic of ``H`` is shortest as long as ``|H_i| < pi sqrt(cuts[i])`` for every
+    ``i``; None means no limit.
 
     >>> triangles = Roots.of([[2]], [1], sign=1, cut=Fraction(1, 4))  # a sphere of curvature 4
     >>> triangles.dim, triangles.curvature, triangles.diameter
@@ -131,12 +131,12 @@ class Roots:
 
     @classmethod
     def flat(cls, rank: int, cut: Fraction | None = None) -> Roots:
-        """None at all: a Euclidean space, or a torus."""
+        """No roots: a Euclidean space, or a torus."""
         return cls.of(np.zeros((0, rank)), [], sign=1, cut=cut)
 
     @classmethod
     def direct_sum(cls, parts: Sequence[Roots]) -> Roots:
-        """Those of a product."""
+        """The roots of a product."""
         forms = np.zeros((sum(len(part.forms) for part in parts), sum(part.rank for part in parts)), dtype=np.int64)
         row = column = 0
         for part in parts:
@@ -146,7 +146,7 @@ class Roots:
         return cls(forms, multiplicities, sum((p.squares for p in parts), ()), signs, sum((p.cuts for p in parts), ()))
 
     def blocks(self) -> list[Roots]:
-        """The finest parts that these are the direct sum of, each in coordinates of its own.
+        """The smallest parts whose direct sum this is, each in its own coordinates.
 
         Coordinates without roots or limits, a Euclidean factor, make one part together.
         """
@@ -195,7 +195,7 @@ class Roots:
 
     @cached_property
     def limits(self) -> Array:
-        """``pi sqrt(cuts)``, infinite where there is none."""
+        """``pi sqrt(cuts)``, infinite if there is no limit."""
         return np.array([math.inf if cut is None else math.pi * math.sqrt(cut) for cut in self.cuts])
 
     @cached_property
@@ -212,14 +212,14 @@ class Roots:
 
     @property
     def isotropic(self) -> bool:
-        """Whether all directions are alike, so that ``J`` and the cut locus depend on ``|v|`` alone.
+        """Whether all directions are alike, so that ``J`` and the cut locus depend only on ``|v|``.
 
-        So they do in rank one, where ``H`` is ``|v|`` up to its sign, and in Euclidean spaces.
+        This holds in rank one, where ``H`` is ``|v|`` up to its sign, and in Euclidean spaces.
         """
         return self.rank == 1 or not (len(self.forms) or np.isfinite(self.limits).any())
 
     def log_density(self, radial: Array) -> Array:
-        """``log J`` from radial parts, shape ``(..., rank)``; minus infinity from conjugate points on."""
+        """``log J`` from radial parts, shape ``(..., rank)``; minus infinity at and beyond conjugate points."""
         return self.log_product(radial @ self.rates.T)
 
     def log_product(self, values: Array) -> Array:
@@ -241,7 +241,7 @@ class Roots:
         return (self.rank + factors @ self.multiplicities.astype(np.float64)) / self.dim
 
     def exact_log_density(self, radial: Sequence[arb]) -> arb | None:
-        """The same for real numbers in intervals; None from the cut locus on."""
+        """``log J`` for real numbers in intervals; None at and beyond the cut locus."""
         from flint import arb
 
         from geodp.arithmetic.intervals import less, square_root
@@ -257,7 +257,7 @@ class Roots:
         return density.log()
 
     def exact_least_log_density(self, radius: arb) -> arb | None:
-        """A number that ``log J`` is not below in any direction at this distance; None if the cut locus may be there.
+        """A lower bound on ``log J`` in all directions at this distance; None if the cut locus may be there.
 
         ``|alpha(H)| <= |alpha| |H|``, ``sinh(x)/x >= 1``, and ``sin(x)/x`` falls up to pi.
         """
@@ -278,7 +278,7 @@ class Roots:
 
     @cached_property
     def _worst(self) -> tuple[Fraction | None, list[tuple[Fraction, int]]]:
-        """The least of the cuts; and of the roots of sign 1, the squares of their lengths with their multiplicities."""
+        """The smallest cut; and for the roots of sign 1, the squares of their lengths and their multiplicities."""
         lengths = (self.forms**2).sum(axis=1).tolist()
         found: dict[Fraction, int] = {}
         for square, length, multiplicity, sign in zip(
@@ -290,7 +290,7 @@ class Roots:
 
     @cached_property
     def _sparse(self) -> tuple[list[Fraction], list[tuple[list[tuple[int, int]], int, int, int]]]:
-        """The squares; and of each root its form, as pairs of a coordinate and its factor, multiplicity, which square, sign."""
+        """The squares; and for each root its form (pairs of coordinate and factor), multiplicity, index of its square, sign."""
         squares = sorted(set(self.squares))
         forms = [[(i, n) for i, n in enumerate(row) if n] for row in self.forms.tolist()]
         which = [squares.index(square) for square in self.squares]
@@ -307,8 +307,9 @@ class Roots:
         r"""The density itself in rank one; Jensen's inequality over the roots in higher rank.
 
         ``sum m alpha(H)^2`` is ``lambda |H|^2`` on the span of an irreducible component of the roots (Schur's lemma: the Weyl
-        group acts irreducibly there). With ``N`` roots in all and the mean square ``lambda |H|^2 / N`` at most (sign -1) or at
-        least (sign 1) so large, ``J(v) <= sn(sqrt(lambda/N) |v|)^N``. Roots of sign 1 beside others of sign -1 are bounded by 1.
+        group acts irreducibly there). If there are ``N`` roots in all and the mean square is at most (sign -1) or at least (sign
+        1) ``lambda |H|^2 / N``, then ``J(v) <= sn(sqrt(lambda/N) |v|)^N``. If there are also roots of sign -1, those of sign 1
+        are bounded by 1.
         """
         growing = self.signs < 0
         if self.rank == 1:
@@ -322,7 +323,7 @@ class Roots:
         return VolumeBound(factors, self.volume_entropy)
 
     def _einstein_constants(self, chosen: NDArray[np.bool_]) -> list[Fraction]:
-        """``lambda`` for each irreducible component of the chosen roots; 0 too if they do not span the flat."""
+        """``lambda`` for each irreducible component of the chosen roots, and also 0 if they do not span the flat."""
         left, constants, spanned = list(np.flatnonzero(chosen)), [], 0
         while left:
             component, rest = self._split_off_component(left)
@@ -335,7 +336,7 @@ class Roots:
         return [*constants, Fraction(0)] if spanned < self.rank else constants
 
     def _split_off_component(self, roots: list[np.intp]) -> tuple[list[np.intp], list[np.intp]]:
-        """Those linked to the first by a chain of roots that are not orthogonal, and the others."""
+        """The roots linked to the first by a chain of non-orthogonal roots, and the others."""
         forms = self.forms[roots].astype(np.float64)
         linked = np.arange(len(roots)) == 0
         frontier = linked

@@ -33,7 +33,7 @@ class Rotations(Manifold):
     r"""The group ``SO(n)`` of ``n x n`` rotation matrices with its bi-invariant metric.
 
     Tangent vectors at ``R`` are ``R A`` with ``A`` skew-symmetric; ``inner(R, RA, RB) = tr(A'B)/2``, so that turning one
-    plane by the angle ``t`` has length ``t``, and the distance of two rotations is the Euclidean norm of the angles of
+    plane by the angle ``t`` has length ``t``, and the distance between two rotations is the Euclidean norm of the angles of
     the rotation between them. The origin is the identity matrix.
 
     >>> import numpy as np
@@ -152,7 +152,7 @@ class Rotations(Manifold):
 
     def raw_project(self, x: Array) -> Array:
         left, _, right = np.linalg.svd(x)
-        # the nearest orthogonal matrix; if that is a reflection, the nearest rotation turns its weakest axis round
+        # the nearest orthogonal matrix; if that is a reflection, the nearest rotation flips its weakest axis
         left[..., -1] *= np.where(np.linalg.det(left @ right) < 0.0, -1.0, 1.0)[..., None]
         return left @ right
 
@@ -171,8 +171,8 @@ class Rotations(Manifold):
         yield Requirement(determinant > 0.0, determinant, "the determinant must be 1 but is {:.3g}")
 
     # ------------------------------------------------------------------ chart: the entries of the matrix
-    # The centre is what Gram and Schmidt make of the columns of its floats. (The polar factor would do as well; both are within
-    # the distance of the floats from the group, up to a factor.)
+    # The centre is the Gram-Schmidt orthonormalisation of the columns of its floats. (The polar factor would work too; both are
+    # within the distance of the floats from the group, up to a factor.)
 
     def exact_radial_part(self, v: list[arb]) -> list[arb]:
         from geodp.arithmetic.intervals import Undecided, eigenvalues, norm
@@ -229,12 +229,12 @@ def _log3(sine: Array, cosine: Array) -> Array:
     log = np.where(length > 0.0, angle / safe, 1.0)[..., None, None] * sine
     far = angle > 2.5
     if far.any():
-        # near a half turn the skew part fades; the symmetric part, cos t I + (1 - cos t) a a', still shows the axis a
+        # near a half turn the skew part vanishes, but the symmetric part, cos t I + (1 - cos t) a a', still determines the axis a
         outer = cosine[far] - np.cos(angle[far])[..., None, None] * np.eye(3)
         longest = np.diagonal(outer, axis1=-2, axis2=-1).argmax(axis=-1)
         axis = np.take_along_axis(outer, longest[:, None, None], axis=-1)[..., 0]
         axis = axis / np.linalg.vector_norm(axis, axis=-1, keepdims=True)
-        unsigned = np.cross(np.eye(3), axis[:, None, :])  # the skew matrix of the axis, up to its sense
+        unsigned = np.cross(np.eye(3), axis[:, None, :])  # the skew matrix of the axis, up to sign
         sense = np.einsum("...ij,...ij->...", unsigned, sine[far])
         signed = np.where(np.abs(sense) > 4e-16, np.sign(sense), np.nan)
         log[far] = (signed * angle[far])[..., None, None] * unsigned
@@ -261,7 +261,7 @@ class _Planes(NamedTuple):
     def of(cls, sine: Array, cosine: Array, p: Array, q: Array) -> _Planes:
         n = sine.shape[-1]
         cosines, vectors = eigh(cosine)
-        # split at the widest gap between pairs of cosines within this window, so that no plane is torn apart
+        # split at the widest gap between pairs of cosines within this window, so that no plane is split
         low, high = -0.9, -0.3
         padded = np.concatenate([np.full_like(cosines[..., :1], low), cosines, np.full_like(cosines[..., :1], high)], axis=-1)
         below, above = padded[..., 0 : n + 1 : 2], padded[..., 1 : n + 2 : 2]
@@ -270,8 +270,8 @@ class _Planes(NamedTuple):
         turned = transpose(vectors) @ sine @ vectors
         several = large_planes > 1
         if several.any():
-            # Between two planes that are nearly half turned, the polar factor rests on the ratio of their sines, so they need
-            # digits relative to themselves. p'p is symmetric: q + p, which is small there, has the same skew part as q.
+            # If two planes are turned by nearly pi, the polar factor depends on the ratio of their sines, so these need
+            # relative accuracy. p'p is symmetric: q + p, which is small there, has the same skew part as q.
             base, end = np.broadcast_to(p, sine.shape)[several], np.broadcast_to(q, sine.shape)[several]
             frame = vectors[several]
             opposite = -subtract_product(
@@ -293,7 +293,7 @@ class _Planes(NamedTuple):
         return np.where(defined[..., None, None], _skew(self.vectors @ inner @ transpose(self.vectors)), np.nan)
 
     def norm(self) -> Array:
-        # the singular values of the identity on the small planes are 1, the largest there can be, and come first
+        # the singular values of the identity on the small planes are 1, the largest possible, and come first
         count = np.arange(self.sines.shape[-1]) >= (~self.in_large).sum(axis=-1)[..., None]
         angles = np.where(count, math.pi - np.arcsin(np.minimum(self.sines, 1.0)), 0.0)
         return np.sqrt(0.5 * (frobenius(self.small) ** 2 + np.vecdot(angles, angles)))
@@ -327,7 +327,7 @@ def _rotation_vector(rotations: Array) -> Array:
 
 
 def _quaternion(rotations: Array) -> Array:
-    """The one of the two whose scalar is not negative."""
+    """The one of the two quaternions whose scalar part is not negative."""
     vector = _rotation_vector(rotations)
     half = 0.5 * np.linalg.vector_norm(vector, axis=-1, keepdims=True)
     return np.concatenate([0.5 * sinc(half) * vector, np.cos(half)], axis=-1)

@@ -81,7 +81,7 @@ class PlanarShapes(Manifold):
             return centred @ hermitian_from_vector(vector, self.landmarks) @ centred
 
         def turn(vector: Array, q: float) -> float:
-            # below all others the eigenvalue of the translations, which are no part of the space
+            # the smallest eigenvalue is that of the translations, which are not part of the space
             values = np.linalg.eigvalsh(outer(vector) - 1e3 / self.landmarks)
             return turn_across_gap(float(values[-1] - values[-2]), q, 0.5)
 
@@ -120,7 +120,7 @@ class PlanarShapes(Manifold):
     def raw_log(self, p: Array, q: Array) -> Array:
         across, product = _across(p, q)
         cosine, sine = np.abs(product), frobenius(across)
-        # turn the residual so that q is aligned with p; the angle of a vanishing product is arbitrary
+        # rotate the residual so that q is aligned with p; if the product vanishes, the angle is arbitrary
         turn = np.conj(product) / np.where(cosine > 4e-16, cosine, np.nan)
         scale = np.arctan2(sine, cosine) / np.where(sine > 0.0, sine, 1.0)
         return pairs_of_complex((turn * scale)[..., None] * complex_of_pairs(across))
@@ -152,8 +152,8 @@ class PlanarShapes(Manifold):
     def _turn(self, p: Array, x: Array, inverse: bool = False) -> Array:
         """A unitary map of centred configurations that takes minus the polygon to ``p``, or its inverse, applied to ``x``.
 
-        A complex Householder reflection times a phase, with the sign that keeps its axis away from zero. It fixes what is
-        orthogonal to the polygon when ``p`` is the polygon, so that the frame there is the Fourier basis.
+        A complex Householder reflection times a phase, with the sign that keeps its axis away from zero. If ``p`` is the polygon,
+        it fixes everything orthogonal to it, so that the frame there is the Fourier basis.
         """
         origin, target, moved = complex_of_pairs(self.origin), complex_of_pairs(p), complex_of_pairs(x)
         product = np.vecdot(origin, target)
@@ -225,7 +225,7 @@ class PlanarShapes(Manifold):
         return self._configuration(coarse(outer.real) + 1j * coarse(outer.imag))
 
     def _configuration(self, outer: NDArray[np.complex128]) -> Array:
-        """Landmarks whose longest one is on the positive real axis, from the upper triangles of ``z z*``."""
+        """Landmarks from the upper triangles of ``z z*``, turned so that the longest is on the positive real axis."""
         z = np.linalg.eigh(outer, UPLO="U")[1][..., -1]
         longest = np.take_along_axis(z, np.abs(z).argmax(axis=-1)[..., None], axis=-1)
         return self.raw_project(pairs_of_complex(z * (np.conj(longest) / np.abs(longest))))
@@ -269,7 +269,7 @@ def _across(p: Array, q: Array) -> tuple[Array, Complex]:
     )
     far = np.abs(product) < 0.01
     if far.any():
-        # next to the cut locus the phase of the product aligns the two shapes: it needs its digits relative to itself
+        # near the cut locus the phase of the product aligns the two shapes, so it needs relative accuracy
         base, end = (np.broadcast_to(x, (*product.shape, *x.shape[-2:]))[far] for x in (p, q))
         rows = base.reshape(-1, 1, 2 * base.shape[-2])
         turned = np.stack([end[..., 1], -end[..., 0]], axis=-1)  # -i times q
@@ -283,6 +283,6 @@ def _across(p: Array, q: Array) -> tuple[Array, Complex]:
     if near.any():
         base = np.broadcast_to(p, across.shape)[near]
         across[near] = subtract_product(np.broadcast_to(q, across.shape)[near], base, multiplier[near])
-    # what rounding left along p and along the constants
+    # remove rounding errors along p and along the constants
     z, w = complex_of_pairs(p), complex_of_pairs(across - across.mean(axis=-2, keepdims=True))
     return pairs_of_complex(w - z * np.vecdot(z, w)[..., None]), product

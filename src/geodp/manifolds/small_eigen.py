@@ -1,8 +1,8 @@
 """Eigen-decompositions of many small symmetric matrices at once.
 
-``numpy.linalg.eigh`` spends its time on the call per matrix. For 2x2 and 3x3 matrices a closed form over the whole
-batch is several times faster at the same backward error; a matrix whose closed form is not good to the last digits is
-handed to ``eigh``.
+``numpy.linalg.eigh`` spends most of its time on the overhead of each matrix. For 2x2 and 3x3 matrices a closed form for the whole
+batch is several times faster at the same backward error. Matrices for which the closed form is not accurate to the last digits
+go to ``eigh``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from geodp.inputs import Array
 from geodp.manifolds.functions import Matrix
 
-#: Records a chunk: the columns of a chunk stay in the second-level cache.
+#: Records in a chunk, few enough to stay in the second-level cache.
 _CHUNK = 4096
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -47,7 +47,7 @@ def eigvalsh(a: Matrix) -> Array:
 
 
 def _finite(a: Matrix) -> tuple[NDArray[np.bool_], Matrix]:
-    """Which matrices are finite, and zero for the others: LAPACK would give up on the whole batch on account of one."""
+    """Which matrices are finite, with the others set to zero: LAPACK would fail for the whole batch because of one."""
     finite = np.asarray(np.isfinite(a).all(axis=(-1, -2), keepdims=True))
     return finite[..., 0], np.where(finite, a, 0.0)
 
@@ -67,12 +67,12 @@ def _rotate2(a00: Array, a10: Array, a11: Array) -> tuple[Array, Array, Array, A
     odd = ~((radius > 1e-140) & (radius < 1e140))
     if odd.any():  # a square left the range of binary64, or the matrix is a multiple of I
         radius[odd] = np.hypot(half_difference[odd], a10[odd])
-    # Every matrix is treated by itself: what one of them holds must not change how another one comes out.
+    # Every matrix is treated by itself: its values must not change the result for another one.
     zero = ~(radius > 0.0)
     any_zero = bool(zero.any())
     safe = np.where(zero, 1.0, radius) if any_zero else radius
-    # cos 2t = half_difference/radius and sin 2t = a10/radius; of cos t and sin t the larger is a root, the other a
-    # quotient: nothing cancels
+    # cos 2t = half_difference/radius and sin 2t = a10/radius; compute the larger of cos t and sin t as a root and the other
+    # as a quotient, so that nothing cancels
     larger = np.sqrt(0.5 + np.abs(0.5 * half_difference / safe))
     if any_zero:
         larger[zero] = 1.0
@@ -84,9 +84,9 @@ def _rotate2(a00: Array, a10: Array, a11: Array) -> tuple[Array, Array, Array, A
 def _eigh3(a: Array, values: Array, vectors: Array) -> None:
     """One eigenvector from the adjugate, the other two from the 2x2 problem in its orthogonal complement.
 
-    The eigenvalue that stands alone (the largest or the smallest, by the sign of the determinant of the deviatoric
-    part) is at least half the spread away from the others, so its vector is well determined. How far the vector is
-    from uncoupling is measured, not assumed: a matrix with too much left goes to ``eigh``.
+    One eigenvalue (the largest or the smallest, by the sign of the determinant of the deviatoric part) is at least half the
+    spread away from the others, so its vector is well determined. The remaining coupling is measured: a matrix with too
+    much of it goes to ``eigh``.
     """
     a00, a10, a11, a20, a21, a22 = np.ascontiguousarray(a.reshape(-1, 9).T)[[0, 3, 4, 6, 7, 8]]
     mean = (a00 + a11 + a22) / 3.0

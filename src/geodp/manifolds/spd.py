@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class PositiveDefinite(Manifold):
-    """The set and its tangent space, whatever the metric: points that are read as matrices, here real ones."""
+    """The set and its tangent space, for any metric: points that are read as matrices, here real ones."""
 
     k: int
 
@@ -71,7 +71,7 @@ class PositiveDefinite(Manifold):
 
     @property
     def scale_directions(self) -> Array:
-        # the determinant: other units multiply all matrices by one number
+        # the determinant: a change of units multiplies all matrices by one number
         return self.to_vector(np.eye(self.k))[None] / math.sqrt(self.k)
 
     @property
@@ -119,9 +119,9 @@ class PositiveDefinite(Manifold):
 
 @dataclass(frozen=True, repr=False)
 class AffineInvariant(PositiveDefinite):
-    """Positive-definite matrices with the metric ``tr(p^-1 u p^-1 v)``, which every change of basis ``x -> A x A*`` keeps.
+    """Positive-definite matrices with the metric ``tr(p^-1 u p^-1 v)``, which every change of basis ``x -> A x A*`` preserves.
 
-    They are over a field of ``multiplicity`` real dimensions.
+    The matrices are over a field of ``multiplicity`` real dimensions.
     """
 
     multiplicity: ClassVar[int] = 1
@@ -139,7 +139,7 @@ class AffineInvariant(PositiveDefinite):
     def raw_exp(self, p: Array, v: Array) -> Array:
         factor, inverse = cholesky(self.matrices(p))
         values, vectors = eigh(conjugate(inverse, self.matrices(v)))
-        # exp(p, v) = F F*, with F = L V exp(values/2): symmetric and positive whatever the rounding
+        # exp(p, v) = F F*, with F = L V exp(values/2): symmetric and positive in spite of rounding
         half = (factor @ vectors) * np.exp(0.5 * values)[..., None, :]
         return self.points(symmetric(half @ adjoint(half)))
 
@@ -201,10 +201,10 @@ class SPD(AffineInvariant):
     """
 
     # ------------------------------------------------------------------ chart: the Cholesky factor
-    # Of the factor C the chart holds log C_ii and C_ij / C_ii, row by row. These coordinates are free and do not feel a change
-    # of units: scaling the variables moves the first by constants and leaves the second alone. Every rounded list is a
-    # positive-definite matrix. In floats its condition number may exceed what a Cholesky factorisation bears, for instance
-    # after a draw at distance 40; then the second kind are halved until it does not.
+    # The chart holds log C_ii and C_ij / C_ii of the factor C, row by row. These coordinates may take any values and hardly
+    # depend on units: scaling the variables moves the first by constants and does not change the second. Every rounded list is a
+    # positive-definite matrix. In floats its condition number may be too large for a Cholesky factorisation, for instance after a
+    # draw at distance 40; then the second kind are halved until it is not.
 
     def exact_radial_part(self, v: list[arb]) -> list[arb]:
         from flint import ctx
@@ -265,7 +265,8 @@ class SPDLogEuclidean(PositiveDefinite):
 
     @property
     def units(self) -> tuple[LengthUnit, ...]:
-        # Weyl's inequality for the logarithms: it holds for eigenvalues, the largest against the largest, and not for every axis
+        # Weyl's inequality for the logarithms: it holds for eigenvalues in order, the largest against the largest, not for every
+        # axis
         return (factor("principal standard deviations"),)
 
     @cached_property
@@ -294,12 +295,12 @@ class SPDLogEuclidean(PositiveDefinite):
         return _matrix_exp(_matrix_log(p) + _matrix_log(x))
 
     def log_rounding(self, p: Array, reach: float) -> float:
-        # The error of a logarithm is that of the eigenvalues over the smallest of them: the condition, which from p to q grows
-        # by at most exp(sqrt(2) reach). Back in coordinates the condition of p enters, times the length.
+        # The error of a logarithm is that of the eigenvalues over the smallest of them, the condition number, which grows from p
+        # to q by at most exp(sqrt(2) reach). In coordinates it is multiplied by the condition number of p and the length.
         return 4.0 * (self.k + 4) * EPSILON * _condition(p) * _growth(reach) * (1.0 + reach)
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        # p is no worse conditioned than a q so far from the centre may be, and both are at most twice that far apart
+        # p is no worse conditioned than a q that far from the centre, and the two are at most twice that far apart
         return 2.0 * self.log_rounding(center, radius)
 
     # ------------------------------------------------------------------ chart: the upper triangle of the matrix logarithm
@@ -346,7 +347,7 @@ def _exact_symmetric(v: list[arb], size: int) -> arb_mat:
 
 
 def cholesky(p: Matrix) -> tuple[Matrix, Matrix]:
-    """The Cholesky factors of positive-definite matrices, and their inverses; not a number where there is none."""
+    """The Cholesky factors of positive-definite matrices, and their inverses; NaN for other matrices."""
     k = p.shape[-1]
     if k > 3:
         whole = np.linalg.cholesky(symmetric(p))
@@ -372,7 +373,7 @@ def cholesky(p: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def _factors_of_one(p: list[list[float]]) -> tuple[list[list[float]], list[list[float]]]:
-    """:func:`cholesky` of one small matrix, to the last bit. Numbers of Python take less time than arrays of one number."""
+    """:func:`cholesky` of one small matrix, with the same bits. Python numbers are faster than arrays of one number."""
     k = len(p)
     factor, inverse = [[0.0] * k for _ in p], [[0.0] * k for _ in p]
     for j in range(k):
@@ -397,8 +398,8 @@ def _factors_of_one(p: list[list[float]]) -> tuple[list[list[float]], list[list[
 def log_of_whitened(inverse: Matrix, p: Matrix, q: Matrix) -> tuple[Array, Matrix]:
     """Spectrum of ``log(L^-1 q L^-*)``, ``L`` the Cholesky factor of ``p``: logarithms and eigenvectors.
 
-    Near ``p`` the difference ``q - p`` is whitened instead of ``q``, which keeps the distance accurate relative to
-    itself. Where the eigenvalues spread past :func:`most_spread`, the singular values of ``L^-1 L_q`` keep twice as many digits.
+    Near ``p`` the difference ``q - p`` is whitened instead of ``q``, which keeps the relative error of the distance small. If the
+    ratio of the eigenvalues exceeds :func:`most_spread`, the singular values of ``L^-1 L_q`` are used, with twice as many digits.
     """
     difference = conjugate(inverse, q - p)
     near = frobenius(difference) < 0.5
@@ -417,13 +418,13 @@ def log_of_whitened(inverse: Matrix, p: Matrix, q: Matrix) -> tuple[Array, Matri
     return logs, vectors
 
 
-#: Past this ratio of its eigenvalues a whitened matrix is factorised, or earlier where the condition of ``p`` costs digits too:
-#: the product of the two stays below the second number, but for ratios below the third.
+#: Beyond this ratio of its eigenvalues a whitened matrix is factorised, or earlier if the condition of ``p`` costs digits too:
+#: the product of the two stays below the second number, except for ratios below the third.
 MOST_SPREAD, MOST_LOST, LEAST_SPREAD = 1e4, 1e6, 4.0
 
 
 def most_spread(p: Matrix, inverse: Matrix) -> Array:
-    """Up to which ratio of its eigenvalues a matrix whitened at ``p`` is good enough: ``p`` and its inverse factor."""
+    """The largest ratio of eigenvalues at which whitening at ``p`` is accurate enough, from ``p`` and its inverse factor."""
     condition = np.trace(p, axis1=-2, axis2=-1).real * frobenius(inverse) ** 2  # at least the condition number
     return np.clip(MOST_LOST / condition, LEAST_SPREAD, MOST_SPREAD)
 
@@ -433,27 +434,27 @@ def whitening_rounding(k: int, p: float, q: float, spread: float) -> float:
 
     Whitening ``q`` leaves an error of about ``k`` epsilons times the largest eigenvalue of ``q`` over the smallest of ``p``, and
     taking the logarithm divides it by the smallest of the whitened matrix: in all the condition of ``p`` times the spread, or
-    that of ``q``. It is done up to :func:`most_spread`. Past it the error of every step is a map next to the identity
+    that of ``q``. This is used up to :func:`most_spread`. Beyond it the error of every step is a map close to the identity
     that moves ``q``, or ``p``: by the condition of ``p`` or ``q`` for the Cholesky factors, and by the root of their product
-    for ``L^-1``, its product with ``L_q``, and the singular values of that. A logarithm is no farther off than its ends have
-    moved, because curvature is not positive.
+    for ``L^-1``, its product with ``L_q``, and the singular values of that. The error of a logarithm is at most the distance that
+    its end points have moved, because curvature is not positive.
 
-    In a wide ball this is within a constant of what storing a mean in floats costs, epsilon times its condition.
+    In a wide ball this is within a constant of the error of storing a mean in floats, epsilon times its condition.
     """
     lost = p * min(spread, q)
-    if spread > MOST_SPREAD or k**2 * p * spread > MOST_LOST:  # else nothing is factorised
+    if spread > MOST_SPREAD or k**2 * p * spread > MOST_LOST:  # otherwise nothing is factorised
         lost = min(lost, p * MOST_SPREAD, max(MOST_LOST, LEAST_SPREAD * p)) + 0.5 * (math.sqrt(p) + math.sqrt(q)) ** 2
     return 4.0 * (k + 4) * EPSILON * lost
 
 
 def _factor(x: Matrix) -> Matrix:
-    """Cholesky factors, column by column for all matrices at once; not a number, or infinite, for what is not positive definite.
+    """Cholesky factors, column by column for all matrices at once; NaN or infinite if a matrix is not positive definite.
 
-    LAPACK's would raise for the whole batch on account of one matrix, which would then cost more time than the others.
+    LAPACK would raise for the whole batch because of one matrix, which would then take more time than the others.
     """
     k, batch = x.shape[-1], x.shape[:-2]
     flat, out = x.reshape(-1, k, k), np.empty((math.prod(batch), k, k), dtype=x.dtype)
-    for start in range(0, len(flat), 2048):  # columns that stay in the cache
+    for start in range(0, len(flat), 2048):  # few enough columns to stay in the cache
         rest = np.moveaxis(symmetric(flat[start : start + 2048]), 0, -1).copy()
         factor = np.zeros_like(rest)
         for j in range(k):
@@ -463,18 +464,18 @@ def _factor(x: Matrix) -> Matrix:
     return cast(Matrix, out.reshape(x.shape))
 
 
-#: The spacing of the smallest floats, 5e-324, is well below the rounding error of eigenvalues above this, and not of others.
+#: For eigenvalues above this, the spacing of the smallest floats, 5e-324, is well below their rounding error.
 _TINY = 1e-305
 
 
 def _condition(p: Matrix) -> float:
-    """The condition number; infinite where eigenvalues are next to the smallest floats, which have few digits."""
+    """The condition number; infinite if eigenvalues are near the smallest floats, which have few digits."""
     values = np.linalg.eigvalsh(symmetric(p))
     return float(values[-1] / values[0]) if values[0] > _TINY else math.inf
 
 
 def _growth(reach: float) -> float:
-    """By how much the condition number of a matrix may change within this distance."""
+    """The largest factor by which the condition number of a matrix may change within this distance."""
     return math.exp(min(math.sqrt(2.0) * reach, 300.0))
 
 
@@ -503,11 +504,11 @@ def _exp_derivative(p: Array, s: Array) -> Array:
 
 
 def _log_difference(p: Array, q: Array) -> Array:
-    """``log q - log p``, accurate relative to itself.
+    """``log q - log p``, with small relative error.
 
     With ``p = U a U'`` and ``q = V b V'`` both ``U'(q - p)V`` and ``U'(log q - log p)V`` are entrywise multiples of
-    ``U'V``; their quotient is the difference quotient of the logarithm. Far from each other, the logarithms one by one are
-    the more accurate.
+    ``U'V``; their quotient is the difference quotient of the logarithm. If the two are far apart, subtracting their logarithms
+    is more accurate.
     """
     p_values, p_vectors = eigh(symmetric(p))
     q_values, q_vectors = eigh(symmetric(q))

@@ -136,7 +136,7 @@ class Sphere(Manifold):
     def _across(p: Array, q: Array) -> tuple[Array, Array]:
         """The part of ``q`` orthogonal to ``p``, and the product ``p.q``."""
         cosine = np.vecdot(p, q)
-        # the orthogonal part of q is that of q - p and of q + p; the nearer one carries no cancelled digits
+        # q, q - p and q + p have the same orthogonal part; the smaller difference loses no digits to cancellation
         apart = q - np.where(cosine < 0.0, -1.0, 1.0)[..., None] * p
         return apart - p * (np.vecdot(p, apart) / np.vecdot(p, p))[..., None], cosine
 
@@ -158,8 +158,8 @@ class Sphere(Manifold):
     def _turn(p: Array, x: Array) -> Array:
         """A symmetric orthogonal map that takes the south pole to ``p``, applied to ``x``.
 
-        Plus or minus a Householder reflection, with the sign that keeps its axis away from zero. It fixes the equator
-        when ``p`` is the north pole, so that the frame there is the standard one.
+        Plus or minus a Householder reflection, with the sign that keeps its axis away from zero. If ``p`` is the north pole,
+        it fixes the equator, so that the frame there is the standard one.
         """
         axis = p / np.linalg.vector_norm(p, axis=-1, keepdims=True)
         sign = np.where(axis[..., -1:] < 0.0, -1.0, 1.0)
@@ -225,7 +225,7 @@ def _latitude_longitude(points: Array) -> Array:
 
 
 def hand(turned: Array) -> Array:
-    """The hand of a clock after these turns from the top."""
+    """The position of a clock's hand after this many turns from the top."""
     angle = 2.0 * np.pi * (turned - np.round(turned))
     return np.concatenate([np.sin(angle), np.cos(angle)], axis=-1)
 

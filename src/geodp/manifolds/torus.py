@@ -33,8 +33,8 @@ class Torus(Manifold):
     r"""``d`` angles, such as those of a protein's backbone or of a robot's joints: the flat torus.
 
     A point is a ``(d, 2)`` array whose rows are the unit vectors ``(sin a, cos a)`` of the angles, as on ``Sphere(1)``. (Angles
-    themselves would jump where they wrap around, and full turns are no multiple of any grid that noise is rounded to.)
-    Tangent vectors are orthogonal to the point row by row, with the Euclidean inner product: the distance of two points is
+    themselves would jump where they wrap around, and a full turn is not a multiple of any grid that noise is rounded to.)
+    Tangent vectors are orthogonal to the point row by row, with the Euclidean inner product: the distance between two points is
     the Euclidean norm of the differences of their angles, each at most ``pi``. The origin has all angles 0.
 
     >>> torus = Torus(2)
@@ -73,7 +73,7 @@ class Torus(Manifold):
     @property
     def embedding(self) -> Embedding:
         def turn(vector: Array, q: float) -> float:
-            # the squares of the turns of the angles are convex in the squares of their shares of q: one angle takes all of it
+            # the squares of the turns are convex in the squares of the angles' shares of q, so in the worst case one takes all
             length = float(np.linalg.vector_norm(vector.reshape(self.point_shape), axis=-1).min())
             return math.asin(q / length) if q < length else math.inf
 
@@ -96,7 +96,7 @@ class Torus(Manifold):
 
     @property
     def units(self) -> tuple[LengthUnit, ...]:
-        # the root of the sum of the squares: no angle is off by more
+        # the root of the sum of squares bounds the error of every angle
         return (degrees(),)
 
     def raw_exp(self, p: Array, v: Array) -> Array:
@@ -105,7 +105,7 @@ class Torus(Manifold):
 
     def raw_log(self, p: Array, q: Array) -> Array:
         angle = self._angle(p, q)
-        # halfway round there are two shortest ways
+        # halfway round there are two shortest geodesics
         return self.raw_tangent(p, np.where((np.abs(angle) < math.pi - 4e-16).all(axis=-1, keepdims=True), angle, np.nan))
 
     def raw_dist(self, p: Array, q: Array) -> Array:
@@ -113,7 +113,7 @@ class Torus(Manifold):
 
     @staticmethod
     def _angle(p: Array, q: Array) -> Array:
-        # p is no part of the sine, so q - p has the same, and keeps its digits when the two are close; likewise q + p
+        # q and q - p give the same sine, and q - p keeps its digits when the two are close; likewise q + p
         cosine = np.vecdot(p, q)
         return np.arctan2(np.vecdot(_quarter_turn(p), q - np.where(cosine < 0.0, -1.0, 1.0)[..., None] * p), cosine)
 
@@ -140,7 +140,7 @@ class Torus(Manifold):
     # ------------------------------------------------------------------ chart: the entries
 
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        """The centre is made of the directions of the rows of floats."""
+        """The exact centre consists of the directions of the rows of floats."""
         from geodp.arithmetic.intervals import unit_vector
 
         chart: list[arb] = []

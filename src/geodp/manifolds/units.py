@@ -1,4 +1,4 @@
-"""Geodesic lengths in the units that people use."""
+"""Geodesic lengths in everyday units."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 class LengthUnit(NamedTuple):
     """A unit for geodesic lengths: its name, the number for a length, and that number in words.
 
-    A length may be an error bound. Then the number must bound what its words are about, so it does not decrease with the length.
+    A length may be an error bound. Then the number must be a bound too, so it must not decrease with the length.
     """
 
     name: str
@@ -22,7 +22,7 @@ class LengthUnit(NamedTuple):
 
 
 def short(number: float) -> str:
-    """Three digits, without an exponent where people would write none.
+    """Three digits, with an exponent only for very small or large numbers.
 
     >>> short(0.0058712), short(1273.5), short(3e-9)
     ('0.00587', '1,274', '3e-09')
@@ -41,7 +41,7 @@ def radians(radius: float = 1.0) -> LengthUnit:
 
 
 def kilometres(radius: float = 1.0) -> LengthUnit:
-    """Along the surface of the Earth, taken for a sphere of its mean radius (IUGG)."""
+    """Kilometres along the surface of the Earth, as a sphere of its mean radius (IUGG)."""
 
     def words(x: float) -> str:
         return f"{short(x)} km" if x >= 1.0 else f"{short(1000.0 * x)} m"
@@ -50,7 +50,7 @@ def kilometres(radius: float = 1.0) -> LengthUnit:
 
 
 def minutes(radius: float = 1.0) -> LengthUnit:
-    """Of a day that goes once round the circle."""
+    """Minutes of a day that goes once round the circle."""
 
     def words(x: float) -> str:
         return f"{short(60.0 * x)} seconds" if x < 1.0 else f"{short(x)} minutes" if x < 180.0 else f"{short(x / 60.0)} hours"
@@ -59,7 +59,7 @@ def minutes(radius: float = 1.0) -> LengthUnit:
 
 
 def share_points(radius: float = 1.0) -> LengthUnit:
-    """By how much any share of a composition can differ.
+    """The largest difference in any share of a composition.
 
     For unit vectors ``p`` and ``q`` at the angle ``a``, ``|p_i^2 - q_i^2| <= |p - q| |p + q|/2 = sin(a)``.
     """
@@ -71,7 +71,7 @@ def share_points(radius: float = 1.0) -> LengthUnit:
 
 
 def factor(of: str) -> LengthUnit:
-    """The factor ``exp(length/2)`` of standard deviations, where the length bounds logarithms of variances."""
+    """The factor ``exp(length/2)`` of standard deviations, if the length bounds logarithms of variances."""
 
     def convert(length: float) -> float:
         return math.exp(0.5 * length) if length < 1400.0 else math.inf
@@ -83,8 +83,10 @@ def factor(of: str) -> LengthUnit:
 
 
 def percent_of_size() -> LengthUnit:
-    """The full Procrustes distance of shapes: the root of the sum of squares that is left when one is moved, turned and scaled
-    onto another of size 1."""
+    """The full Procrustes distance of shapes.
+
+    It is the root of the sum of squares that remains after moving, turning and scaling one shape onto another of size 1.
+    """
 
     def convert(length: float) -> float:
         return 100.0 * math.sin(min(length, 0.5 * math.pi))

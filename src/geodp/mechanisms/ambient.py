@@ -12,11 +12,11 @@ triangle inequality the densities differ by a factor of at most ``exp(epsilon)``
 *What is not.* The paper adds the same noise to the coordinates of the **Fréchet** mean, and so do we when we compare. That mean
 can move further. On ``S^2`` with ``r = pi/8`` it moves by up to ``0.828/n`` against ``2 r_E/n = 0.780/n``. On ``SPD(2)`` with
 ``r = 1.5``, let all records be ``diag(e^r, 1)`` and one of them become ``diag(e^-r, 1)``: the mean moves by
-``e^r (1 - e^(-2 r/n))``, about ``13.4/n`` against ``7.0/n``. So the baseline has less noise than its epsilon asks for. With
+``e^r (1 - e^(-2 r/n))``, about ``13.4/n`` against ``7.0/n``. So the baseline has less noise than its epsilon requires. With
 ``statistic="frechet"`` the noise is enough for the Fréchet mean: the sensitivity is :func:`geodp.sensitivity`'s sharp bound times
 the largest stretch of the coordinates in the ball, along whose geodesics the means move.
 
-Draws are floating point and seeded: they serve studies, never a release.
+Draws are floating point and seeded. They are for studies, never for a release.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from geodp.statistics.sensitivity import sensitivity
 @final
 @dataclass(frozen=True)
 class AmbientLaplace:
-    """Euclidean Laplace noise on ambient coordinates: see the module for what it makes private.
+    """Euclidean Laplace noise on ambient coordinates. The module says what it makes private.
 
     Symmetric positive-definite matrices, subspaces (their projectors) and shapes (their projectors ``z z*``) are written by their
     upper triangles, rotations by all their entries, directions by Cartesian coordinates, points of hyperbolic space by the
@@ -93,10 +93,10 @@ class AmbientLaplace:
         return exact + FlatNoise(self.dimension, self.scale, "laplace").sample(size, rng).reshape(exact.shape)
 
     def nearest(self, coordinates: ArrayLike) -> Array:
-        """The points of the manifold that noisy coordinates are read as; not a number where there is none.
+        """The points of the manifold that belong to noisy coordinates; NaN if there is none.
 
-        The nearest point, except on hyperbolic space, where the coordinates are a chart. Positive-definite matrices are an open
-        set: a matrix outside has no nearest one.
+        This is the nearest point, except on hyperbolic space, where the coordinates are a chart. Positive-definite matrices are
+        an open set, so a matrix outside has no nearest one.
         """
         return _embedding(self.ball.manifold).read(np.asarray(coordinates, dtype=np.float64))
 
@@ -105,8 +105,11 @@ class AmbientLaplace:
 
 
 class _Embedding(NamedTuple):
-    """Ambient coordinates: how many; for a geodesic ball, the radius of the Euclidean one that holds it, and a bound on
-    how much they stretch lengths in it; both ways of the map."""
+    """Ambient coordinates.
+
+    Their number; for a geodesic ball, the radius of a Euclidean ball that contains it, and a bound on how much the coordinates
+    stretch lengths in it; and the map to coordinates and back.
+    """
 
     dimension: int
     radius: Callable[[Ball], float]
@@ -148,7 +151,7 @@ def _(manifold: SPD) -> _Embedding:
         return float(np.linalg.eigvalsh(ball.center)[-1]) * math.expm1(ball.radius)
 
     def stretch(ball: Ball) -> float:
-        # x^(1/2) w x^(1/2) is at most as long as the largest eigenvalue of x times w, and that one is largest at the boundary
+        # x^(1/2) w x^(1/2) is at most as long as w times the largest eigenvalue of x, which is largest at the boundary
         return float(np.linalg.eigvalsh(ball.center)[-1]) * math.exp(ball.radius)
 
     def read(coordinates: Array) -> Array:
@@ -209,7 +212,7 @@ def _(manifold: PlanarShapes) -> _Embedding:
 
 
 def _root_two(_: Ball) -> float:
-    """Rotations and projectors, with the metrics of the library: a small angle moves the matrix by root two times it."""
+    """For rotations and projectors, in the metrics of the library: a small angle moves the matrix by root two times it."""
     return math.sqrt(2.0)
 
 

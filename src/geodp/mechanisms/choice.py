@@ -1,6 +1,6 @@
-"""From a value to hide and an amount of privacy to noise: every mechanism that can do it, and the one that errs least.
+"""Chooses the noise for a value and an amount of privacy: lists the mechanisms that can do it, and picks the most accurate.
 
-All that is decided here is decided from public numbers.
+All decisions here depend only on public numbers.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from geodp.privacy.notions import GaussianDP, Privacy, PureDP
 
 MechanismName = Literal["auto", "intrinsic", "tangent"]
 
-#: Of two guaranteed errors that differ by less than this part, the intrinsic one is taken: it does not depend on the ball.
+#: If two guaranteed errors differ by less than this fraction, the intrinsic mechanism is chosen: it does not depend on the ball.
 _TIE = 0.01
 
 
 @final
 @dataclass(frozen=True)
 class Hidden:
-    """A value to hide: how far apart neighbouring data sets may put it. Public numbers, with all numerical error included.
+    """A value to hide, described by how far neighbouring data sets can move it: public numbers that include all numerical error.
 
-    ``sensitivity`` is a geodesic distance. ``tangent_sensitivity`` is one of normal coordinates at the centre of ``ball``, which
-    holds the value; without either there is no tangent mechanism.
+    ``sensitivity`` is a geodesic distance. ``tangent_sensitivity`` is a distance in normal coordinates at the centre of ``ball``,
+    which contains the value; without both there is no tangent mechanism.
     """
 
     manifold: Manifold
@@ -51,7 +51,7 @@ class Hidden:
 
 
 class Unsuitable(ValueError):
-    """A mechanism cannot do what is asked for; the sentence says why."""
+    """A mechanism cannot do what was requested. The message says why."""
 
 
 @final
@@ -94,7 +94,7 @@ class Candidate:
 
     @property
     def keeps_notion(self) -> bool:
-        """Whether there is any scale with which it keeps an amount of this notion of privacy."""
+        """Whether it can provide this notion of privacy at any scale."""
         try:
             return self.ratio > 0.0
         except Unsuitable:
@@ -107,7 +107,7 @@ class Candidate:
         if is_flat_space(self.hidden.manifold):
             return self._tangent_ratio()
         if self.family == "laplace":
-            # Gaussian privacy follows from a pure epsilon, but never well
+            # Gaussian privacy follows from a pure epsilon, but the bound is poor
             return None if isinstance(self.privacy, GaussianDP) else pure_epsilon(self.privacy)
         reason = why_no_gaussian(self.hidden.manifold)
         if reason is not None:
@@ -130,11 +130,11 @@ class Candidate:
                 )
             sensitivity = self.hidden.tangent_sensitivity
         scale = sensitivity / self.ratio * (1.0 + 8.0 * EPSILON)
-        # past these floats cannot hold what a receipt says about the noise, and a receipt must never fail after the charge
+        # beyond these limits the numbers in a receipt would overflow, and a receipt must never fail after the charge
         if not LEAST_SCALE <= scale <= GREATEST_SCALE:
             size = "little" if scale > 1.0 else "much"
             raise Unsuitable(
-                f"{self.privacy} is too {size} privacy to spend here: the scale of the noise would be past the floats"
+                f"{self.privacy} is too {size} privacy to spend here: the scale of the noise would not fit in a float"
             )
         return scale
 
@@ -159,8 +159,8 @@ class Candidate:
         limit = widest_drawable(self.hidden.manifold)
         if isinstance(self.privacy, PureDP) and self.scale >= limit:
             enough = self.privacy.epsilon * (self.scale / limit)
-            return f"Enough would be an epsilon above {enough:.6g}, or more records{tangent}"
-        return f"Enough would be more records or more privacy to spend{tangent}"
+            return f"An epsilon above {enough:.6g} would be enough, or more records{tangent}"
+        return f"More records or more privacy to spend would be enough{tangent}"
 
 
 def candidates(hidden: Hidden, privacy: Privacy, project: bool | None = None) -> list[Candidate]:
@@ -175,7 +175,7 @@ def choose(
     law: Family | None = None,
     project: bool | None = None,
 ) -> Mechanism:
-    """The mechanism with the smallest guaranteed expected error, among those of the kind and the law asked for.
+    """The mechanism with the smallest guaranteed expected error, among those of the requested kind and law.
 
     >>> import numpy as np
     >>> from geodp import SPD, Ball
@@ -200,13 +200,13 @@ def _chosen(hidden: Hidden, privacy: Privacy, mechanism: MechanismName, law: Fam
     ]
     usable = [candidate.mechanism for candidate in asked if candidate.refusal is None]
     if not usable:
-        # the reason of a mechanism that keeps this notion of privacy says more than that another does not
+        # the reason of a mechanism that can provide this notion of privacy is more helpful than that another cannot
         raise ValueError(max(asked, key=lambda candidate: candidate.keeps_notion).refusal)
     return least_error(usable)
 
 
 def least_error(usable: list[Mechanism]) -> Mechanism:
-    """The one with the smallest guaranteed expected error; an intrinsic one on a near tie."""
+    """The mechanism with the smallest guaranteed expected error; on a near tie, an intrinsic one."""
     if len(usable) == 1:
         return usable[0]
     tangent = min((each for each in usable if each.kind == "tangent"), key=lambda each: each.expected_error(), default=None)
@@ -214,7 +214,7 @@ def least_error(usable: list[Mechanism]) -> Mechanism:
     if tangent is None or not intrinsic:
         return tangent or min(intrinsic, key=lambda each: each.expected_error())
     most = tangent.expected_error() * (1.0 + _TIE)
-    # a bound that takes no time is often enough: the law of the radius on a large space takes a while
+    # try the quick bounds first: the law of the radius on a large space takes long to compute
     nearest = min(intrinsic, key=lambda each: each.quick_error())
     if len(intrinsic) > 1 or nearest.quick_error() > most:
         nearest = min(intrinsic, key=lambda each: each.expected_error())

@@ -48,7 +48,7 @@ from geodp.privacy.cost import ConcentratedCost, Cost, GaussianCost, LaplaceCost
 @final
 @dataclass(frozen=True, eq=False)
 class IntrinsicMechanism(Mechanism):
-    """A draw from the manifold's own law about the value; moved into the ball afterwards if ``projected``."""
+    """A draw from the manifold's own law about the value, moved into the ball afterwards if ``projected``."""
 
     space: Manifold
     ball: Ball | None = None
@@ -86,7 +86,7 @@ class IntrinsicMechanism(Mechanism):
 
     @property
     def _slack(self) -> float:
-        # moving to the ball may at most double the distance to a point of it; where it is the default it never increases it
+        # moving into the ball at most doubles the distance to a point of it; where it is the default it never increases it
         return 1.0 if not self.into_ball or self.ball is None or projection_is_safe(self.ball) else 2.0
 
     @property
@@ -113,7 +113,7 @@ class IntrinsicMechanism(Mechanism):
 
 
 def intrinsic_cost(manifold: Manifold, family: Family, ratio: float) -> Cost:
-    """What a draw costs whose centres are at most ``ratio`` scales apart: see the module for the theorems."""
+    """The cost of a draw if centres are at most ``ratio`` scales apart. The module has the theorems."""
     if is_flat_space(manifold):
         return LaplaceCost(ratio, manifold.dim) if family == "laplace" else GaussianCost(ratio)
     return PureCost(ratio) if family == "laplace" else ConcentratedCost(math.nextafter(0.5 * ratio**2, math.inf))
@@ -125,17 +125,17 @@ def is_flat_space(manifold: Manifold) -> bool:
 
 
 def why_no_gaussian(manifold: Manifold) -> str | None:
-    """Why the Gaussian law of the manifold hides nothing that could be stated, or None if it does."""
+    """Why no privacy is known for the Gaussian law of the manifold, or None if it is known."""
     if manifold.lowest_curvature == 0.0:
         return None
     return (
         f"the Riemannian Gaussian on {manifold} has no known privacy: where curvature is negative, two of them differ by more "
-        "than the formula for flat space says. mechanism='tangent' adds Gaussian noise that is private"
+        "than the formula for flat space says. Use mechanism='tangent', whose Gaussian noise is private"
     )
 
 
 def widest_drawable(manifold: Manifold) -> float:
-    """The scale from which on Laplace noise is refused: close to its limit the sampler would take for ever."""
+    """Laplace noise of this scale or more is refused: near the largest possible scale the sampler would never end."""
     return 0.9 * exact.largest_scale(manifold)
 
 
@@ -150,7 +150,7 @@ def why_not_drawable(manifold: Manifold, scale: float, family: Family) -> str | 
 
 
 def projection_is_safe(ball: Ball) -> bool:
-    """Whether moving a point to the ball never takes it further from any point of the ball.
+    """Whether moving a point into the ball never increases its distance to any point of the ball.
 
     True on Hadamard manifolds, where the map is 1-Lipschitz, and on spheres of curvature ``K`` for radii up to
     ``pi/(3 sqrt(K))``.

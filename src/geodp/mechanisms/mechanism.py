@@ -1,4 +1,4 @@
-"""What all mechanisms have in common: noise for one value, with its cost and its error."""
+"""The base class of mechanisms: noise for one value, with its cost and its error."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Mechanism(ABC):
-    """Noise of one scale for a value on a manifold. All that is kept is public.
+    """Noise of one scale for a value on a manifold. Everything stored here is public.
 
-    ``cost`` holds for every two values that are as close as the mechanism was made for: see the class of a mechanism for its
-    theorem, and :mod:`geodp.mechanisms.choice` for how scales are chosen.
+    ``cost`` holds for every two values within the distance that the mechanism was made for. The class of a mechanism states its
+    theorem; :mod:`geodp.mechanisms.choice` chooses scales.
     """
 
     scale: float
     family: Family
     cost: Cost
 
-    #: Where the noise lives, and how its law is called there.
+    #: The space of the noise, and the name of its law there.
     kind: ClassVar[Kind]
     adjective: ClassVar[str]
 
     def __getstate__(self) -> dict[str, Any]:
-        # other processes of an audit get the mechanism, not the laws computed for it, which hold functions
+        # pickles leave out cached laws, which hold functions: audits send mechanisms to other processes
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
@@ -56,7 +56,7 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def grid(self) -> float:
-        """What the exact draws are rounded to multiples of: a function of public numbers."""
+        """Exact draws are rounded to multiples of this, a function of public numbers."""
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class Mechanism(ABC):
 
     @final
     def draw(self, value: Array, entropy: Entropy | None = None) -> Draw:
-        """One draw about ``value``, in exact arithmetic; with the operating system's entropy unless another is given."""
+        """One draw about ``value``, in exact arithmetic, by default with the operating system's entropy."""
         return self.draw_each(value[None], entropy)[0]
 
     @abstractmethod
@@ -73,18 +73,19 @@ class Mechanism(ABC):
 
     @abstractmethod
     def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:
-        """Many draws of the same law in floating point: for studies, never for a release.
+        """Many draws of the same law in floating point, for studies and never for a release.
 
-        A point that many arrays stand for (a subspace, a shape) is written as a release would write it, a function of the point.
+        If many arrays represent one point (a subspace, a shape), the point is written as a release would write it, as a function
+        of the point.
         """
 
     @abstractmethod
     def expected_error(self) -> float:
-        """A bound on the mean distance of a draw from its value, whatever that is: from public numbers alone."""
+        """A bound, from public numbers alone, on the mean distance of a draw from its value, for any value."""
 
     @abstractmethod
     def quick_error(self) -> float:
-        """A bound on :meth:`expected_error` that takes no time to compute."""
+        """A bound on :meth:`expected_error` that is quick to compute."""
 
     @abstractmethod
     def error_quantile(self, q: float) -> float:

@@ -5,10 +5,10 @@ r"""A choice from a public list: the exponential mechanism.
 **Theorem** (McSherry and Talwar 2007). Choosing ``i`` with probability proportional to ``exp(epsilon score_i/2)`` is
 epsilon-differentially private: numerator and normaliser each change by a factor of at most ``exp(epsilon/2)``. The privacy
 loss lies in an interval of length ``epsilon`` that does not depend on the output, so the cost is also ``epsilon^2/8`` in rho.
-Both hold as well if each thing has a public weight besides, such as one that counts it several times.
+Both statements also hold if each item has a public weight, for example because it counts several times.
 
-Scores are whole numbers and epsilon is the exact number that its float is, so the chances are exact
-(:mod:`geodp.arithmetic.choosing`): no float decides anything.
+Scores are whole numbers and epsilon is the exact value of its float, so the probabilities are exact
+(:mod:`geodp.arithmetic.choosing`): no rounded number decides anything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Selection:
 
     @property
     def epsilon(self) -> float:
-        # a little less than what would be allowed: what is charged for it is the decimal number next to its float
+        # slightly less than allowed, because the ledger charges the decimal number next to the float
         return selection_epsilon(self.privacy) * (1.0 - 1e-15)
 
     @property
@@ -47,9 +47,9 @@ class Selection:
         return SelectionCost(selection_epsilon(self.privacy))
 
     def draw(self, scores: Sequence[int], entropy: Entropy | None = None) -> int:
-        """The index of what is chosen."""
+        """The index of the chosen item."""
         return choose([int(score) for score in scores], Fraction(self.epsilon) / 2, entropy)
 
     def draw_among_many(self, all_of_them: int, scored: Sequence[int], entropy: Entropy | None = None) -> tuple[int, int]:
-        """A score and a position, where most of very many things have the score 0: see :func:`choose_among_many`."""
+        """A score and a position among very many items, most with score 0: see :func:`choose_among_many`."""
         return choose_among_many(all_of_them, scored, Fraction(self.epsilon) / 2, entropy)

@@ -4,25 +4,25 @@ r"""Noise in the tangent space at a public point: Laplace or Gaussian, on every 
 the value ``x`` in the ball. *Neighbours*: data sets whose values have normal coordinates ``u = log_m0(x)`` at most ``Delta``
 apart.
 
-Released is ``exp_m0(u + z)`` with ``z`` in ``R^d`` of density proportional to ``exp(-|z|/sigma)`` or ``exp(-|z|^2/(2 sigma^2))``.
-``u + z`` is a Euclidean mechanism, ``exp_m0`` post-processing. So the cost is the exact curve of Laplace or Gaussian noise in
-``R^d`` between centres ``Delta/sigma`` scales apart (:mod:`geodp.privacy.curves`, where the worst pair is shown to be the
-farthest). There is no condition on the scale.
+The release is ``exp_m0(u + z)`` with ``z`` in ``R^d`` of density proportional to ``exp(-|z|/sigma)`` or
+``exp(-|z|^2/(2 sigma^2))``. Here ``u + z`` is a Euclidean mechanism and ``exp_m0`` is post-processing. So the cost is the exact
+curve of Laplace or Gaussian noise in ``R^d`` between centres ``Delta/sigma`` scales apart (:mod:`geodp.privacy.curves`, where the
+worst pair is shown to be the farthest). There is no condition on the scale.
 
 *From geodesic to tangent distance.* ``log_m0`` is 1-Lipschitz if the curvature is at most 0, and on a ball of radius ``r`` has
 the Lipschitz constant ``L = sqrt(kappa) r/sin(sqrt(kappa) r)`` if it is at most ``kappa > 0`` (Rauch; the ball is convex, so
 the geodesic between two values stays in it): :func:`stretch_of_log`.
 
-*Into the ball.* By default ``u + z`` is moved radially to length ``r`` if it is longer: post-processing, and 1-Lipschitz in
+*Into the ball.* By default ``u + z`` is shortened to length ``r`` if it is longer. That is post-processing, and 1-Lipschitz in
 ``R^d``.
 
 *Error.* On a symmetric space ``exp_m0`` stretches by at most 1 if the curvature is non-negative, and at radius ``s`` by at
 most ``sinh(k s)/(k s)``, ``-k^2`` the lowest curvature, in general. So the distance of a draw from its value is at most
 ``min(|z| sinhc(k r), 2 r)`` if moved into the ball, and ``min(|z| sinhc(k (r + |z|)), 2 r + |z|)`` otherwise.
 
-*Exact arithmetic.* ``u`` is computed in floats, to a public tolerance that ``Delta`` includes. The draw of ``u + z`` is the
-program over exact reals of :mod:`geodp.laws.exact` on ``R^d``, rounded to a public grid; what follows is a function of the
-rounded vector.
+*Exact arithmetic.* ``u`` is computed in floats, to a public tolerance that ``Delta`` includes. ``u + z`` is drawn by the
+program over exact reals of :mod:`geodp.laws.exact` on ``R^d`` and rounded to a public grid. Everything after that is a function
+of the rounded vector.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class TangentMechanism(Mechanism):
         return self.manifold.raw_coordinates(self.ball.center, self.manifold.raw_log(self.ball.center, points))
 
     @cached_property
-    def _company(self) -> Array:
+    def _reference_points(self) -> Array:
         """Two public points: the centre and one at the edge of the ball."""
-        return self._landed(np.eye(self.manifold.dim)[[0, 0]] * [[0.0], [self.ball.radius]])
+        return self._points_at(np.eye(self.manifold.dim)[[0, 0]] * [[0.0], [self.ball.radius]])
 
     @property
     def grid(self) -> float:
@@ -83,17 +83,18 @@ class TangentMechanism(Mechanism):
 
     def draw_each(self, values: Array, entropy: Entropy | None = None) -> list[Draw]:
         flat = Euclidean(self.manifold.dim)
-        # logarithms take other steps near the centre than far from it: with a point of each kind beside it, any value takes all
-        coordinates = self.coordinates(np.concatenate([values, self._company]))[: len(values)]
+        # the code for logarithms branches by distance from the centre: with a near and a far point in the array, it takes all
+        # branches for every value
+        coordinates = self.coordinates(np.concatenate([values, self._reference_points]))[: len(values)]
         drawn = [exact.sample(flat, self.scale, each, family=self.family, entropy=entropy) for each in coordinates]
-        landed = self._landed(np.stack([each.value for each in drawn]))
-        return [Draw(point, each.grid) for point, each in zip(landed, drawn, strict=True)]
+        points = self._points_at(np.stack([each.value for each in drawn]))
+        return [Draw(point, each.grid) for point, each in zip(points, drawn, strict=True)]
 
     def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:
-        return self._landed(self.coordinates(value) + self.noise.sample(size, rng))
+        return self._points_at(self.coordinates(value) + self.noise.sample(size, rng))
 
-    def _landed(self, coordinates: Array) -> Array:
-        """The points with these normal coordinates, a row each: nothing else is looked at."""
+    def _points_at(self, coordinates: Array) -> Array:
+        """The points with these normal coordinates, one a row. Depends on nothing else."""
         center, manifold = self.ball.center, self.manifold
         if self.into_ball:
             length = np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
@@ -104,18 +105,18 @@ class TangentMechanism(Mechanism):
             wrong = ~manifold.valid(points)
             if not wrong.any():
                 return points
-            # so far away that floats cannot hold the point: the nearest that they can, in the same direction
+            # if the point is too far away for floats, take the farthest one that fits, in the same direction
             coordinates = np.where(wrong[:, None], 0.75 * coordinates, coordinates)
 
     def expected_error(self) -> float:
         if self.into_ball:
             stretch = self._stretch_in_ball
             return stretch * self.noise.mean_length(2.0 * self.ball.reach / stretch)
-        return self.noise.expected(self._bound) * (1.0 + 1e-4)  # more than the quadrature errs by
+        return self.noise.expected(self._bound) * (1.0 + 1e-4)  # more than the error of the quadrature
 
     @property
     def _stretch_in_ball(self) -> float:
-        """By how much ``exp`` stretches at most, in the ball."""
+        """The largest factor by which ``exp`` stretches lengths in the ball."""
         return float(sinhc(np.array(math.sqrt(-self.manifold.lowest_curvature) * self.ball.reach)))
 
     def quick_error(self) -> float:
@@ -125,7 +126,7 @@ class TangentMechanism(Mechanism):
         return float(self._bound(np.array(self.noise.length_quantile(q))))
 
     def _bound(self, length: Array) -> Array:
-        """How far a draw may be from its value if the noise has this length."""
+        """A bound on the distance of a draw from its value if the noise has this length."""
         radius, bend = self.ball.reach, math.sqrt(-self.manifold.lowest_curvature)
         if self.into_ball:
             return np.minimum(length * self._stretch_in_ball, 2.0 * radius)
@@ -138,7 +139,7 @@ class TangentMechanism(Mechanism):
 
 
 def tangent_cost(dim: int, family: Family, ratio: float) -> Cost:
-    """What a draw costs whose values have normal coordinates at most ``ratio`` scales apart."""
+    """The cost of a draw if normal coordinates of values are at most ``ratio`` scales apart."""
     return LaplaceCost(ratio, dim) if family == "laplace" else GaussianCost(ratio)
 
 

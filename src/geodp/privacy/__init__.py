@@ -1,1 +1,1 @@
-"""Privacy: what it can mean, what a release costs, and the budget that keeps the sum."""
+"""Notions of privacy, the cost of a release, and budgets that add up costs."""

@@ -1,4 +1,4 @@
-"""Amounts of privacy in exact decimals, as a ledger adds them."""
+"""Amounts of privacy as exact decimals, which a ledger adds up."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Number = int | float | str | Decimal
 
 #: Digits an amount may have after the point, and the largest amount.
 PLACES, LARGEST = 30, Decimal(10**9)
-# any float to 30 places has fewer digits; should that ever be wrong, Inexact raises and nothing is rounded
+# any float to 30 places has fewer digits; if that were ever wrong, Inexact would raise, so nothing is rounded silently
 _EXACT = Context(prec=400, traps=[Inexact, InvalidOperation])
 _ROUNDED = Context(prec=400, traps=[InvalidOperation])
 _STEP = Decimal(1).scaleb(-PLACES)
 
 
 def exact_epsilon(epsilon: Number) -> Decimal:
-    """The decimal number that is charged for ``epsilon``: a float stands for its shortest decimal form.
+    """The decimal number that a ledger charges for ``epsilon``. A float is read as its shortest decimal form.
 
-    A mechanism that is charged by a ledger must calibrate its noise to this number, rounding in the safe direction: the
-    float 0.1 is larger than what is charged for it.
+    A mechanism that charges a ledger must calibrate its noise to this number, rounding in the safe direction: the
+    float 0.1 is larger than the charge for it.
 
     >>> exact_epsilon(0.1), exact_epsilon("1e-3"), exact_epsilon(2)
     (Decimal('0.1'), Decimal('0.001'), Decimal('2'))
@@ -36,10 +36,10 @@ def exact_epsilon(epsilon: Number) -> Decimal:
 
 
 def exact_number(value: Number, name: str) -> Decimal:
-    """The decimal number that is charged for a positive number called ``name``, as for :func:`exact_epsilon`."""
+    """The decimal number that a ledger charges for a positive number called ``name``, as in :func:`exact_epsilon`."""
     number = _decimal(value, name)
     if name == "delta" and number.is_finite() and not 0 < number < 1:
-        ApproximateDP(1.0, float(number))  # whose sentence it is
+        ApproximateDP(1.0, float(number))  # raises the error for a delta out of range
     if not number.is_finite() or number <= 0:
         raise ValueError(f"{name} must be positive and finite but is {number:.12g}")
     if number > LARGEST:
@@ -71,7 +71,7 @@ def _decimal(value: object, name: str) -> Decimal:
 
 
 def canonical(value: Decimal) -> Decimal:
-    """The same number as people write it: 0.5 for 0.50, and 1000 for 1E+3."""
+    """The same number in its usual form: 0.5 for 0.50, and 1000 for 1E+3."""
     return Decimal(format(_EXACT.normalize(value), "f"))
 
 
@@ -85,7 +85,7 @@ def decimal_above(value: float) -> Decimal:
 
 
 def decimal_below(value: float, digits: int = 12) -> Decimal:
-    """An amount that is at most a positive float, of so many significant digits; zero if there is none."""
+    """An amount with ``digits`` significant digits that is at most a positive float; zero if there is none."""
     rounded = Context(prec=digits, rounding=ROUND_FLOOR).plus(Decimal(value))
     return canonical(rounded.quantize(_STEP, ROUND_FLOOR, _ROUNDED))
 
@@ -103,7 +103,7 @@ def float_below(value: Decimal) -> float:
 
 
 def shown(value: Decimal, digits: int = 12, rounding: str = ROUND_FLOOR) -> str:
-    """A number for a sentence: all of its digits if they are few, and else some of them, rounded down unless said otherwise."""
+    """A number for a message: all of its digits if they are few, else the first ``digits``, by default rounded down."""
     return str(canonical(Context(prec=digits, rounding=rounding).plus(value)))
 
 
@@ -116,7 +116,7 @@ def shown_above(value: Decimal, digits: int = 12) -> str:
 
 
 def in_steps(value: Decimal) -> int:
-    """An amount as a whole number of steps of ``10**-30``: integers add and multiply exactly, whatever the decimal context."""
+    """An amount as a whole number of steps of ``10**-30``. Integers add and multiply exactly in any decimal context."""
     return int(_EXACT.scaleb(value, PLACES))
 
 
@@ -126,7 +126,7 @@ def power_sum(values: Iterable[Decimal], power: int) -> int:
 
 
 def root(steps: int, power: int, *, up: bool = False) -> Decimal:
-    """The amount whose power (1 or 2) is so many steps: exact for 1; for 2 rounded down, or up, to the next amount."""
+    """The amount whose power (1 or 2) is ``steps``: exact for 1; for 2 rounded down, or with ``up`` rounded up."""
     found = steps if power == 1 else math.isqrt(steps)
     if up and found**power < steps:
         found += 1
@@ -148,7 +148,7 @@ class Amount:
 
     @property
     def numbers(self) -> dict[str, Decimal]:
-        """Those that are given, by name."""
+        """The given numbers, by name."""
         named = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho, "mu": self.mu}
         return {name: value for name, value in named.items() if value is not None}
 
@@ -169,7 +169,7 @@ class Amount:
 def amount_of(
     epsilon: Number | None = None, delta: Number | None = None, rho: Number | None = None, mu: Number | None = None
 ) -> Amount:
-    """The exact amount of privacy that is meant, in exactly one notion.
+    """The exact amount of privacy for the given numbers, in exactly one notion.
 
     >>> amount_of(epsilon="0.10", delta=1e-6).numbers
     {'epsilon': Decimal('0.1'), 'delta': Decimal('0.000001')}
@@ -180,5 +180,5 @@ def amount_of(
     """
     given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     amount = Amount(**{name: exact_number(value, name) for name, value in given.items() if value is not None})
-    _ = amount.privacy  # which refuses all but the four notions
+    _ = amount.privacy  # raises unless the numbers are those of one of the four notions
     return amount

@@ -1,10 +1,10 @@
-"""How budgets add up: in pure epsilon, in epsilon and delta side by side, in rho, or in mu.
+"""How budgets add up: in pure epsilon, in epsilon and delta separately, in rho, or in mu.
 
-In each of these units the costs of releases add up even when every query, and its cost, is chosen after seeing the earlier
-answers, as long as a total that was fixed in advance is never passed (a *privacy filter*):
+In each of these units the costs of releases add up even if every query, and its cost, is chosen after seeing the earlier
+answers, as long as a total that was fixed in advance is never exceeded (a *privacy filter*):
 
 ======================  ===============================================  ======================================================
-unit                    what must not pass the total                     theorem
+unit                    what must not exceed the total                   theorem
 ======================  ===============================================  ======================================================
 epsilon                 the sum of the epsilons                          Rogers, Roth, Ullman and Vadhan 2016
 epsilon and delta       the sum of the epsilons, and that of the deltas  Rogers, Roth, Ullman and Vadhan 2016
@@ -12,9 +12,9 @@ rho                     the sum of the rhos                              Feldman
 mu                      the sum of the squares of mu                     Smith and Thakurta 2022
 ======================  ===============================================  ======================================================
 
-A total in epsilon and delta may also be kept *through rho*: its total is then the largest rho that implies the two (Canonne,
-Kamath and Steinke 2020). That takes more releases if they are many and small; for a few it takes fewer.
-:func:`releases_admitted` counts.
+A budget in epsilon and delta may also be kept *through rho*: its total is then the largest rho that implies the two (Canonne,
+Kamath and Steinke 2020). That admits more releases if they are many and small, and fewer if they are few.
+:func:`releases_admitted` counts them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from geodp.privacy.neighbours import REPLACE_ONE
 from geodp.privacy.notions import ApproximateDP, Privacy
 from geodp.showing import Row
 
-#: What kinds of cost are called in a sentence.
+#: The names of the kinds of cost in messages.
 _CALLED = {
     PureCost.kind: "a claim of epsilon",
     GaussianCost.kind: "Gaussian noise",
@@ -55,11 +55,11 @@ _CALLED = {
 
 
 class NoPrice(ValueError):
-    """A release has no finite amount in a budget's unit; the sentence says why and what would work."""
+    """A release has no finite amount in a budget's unit. The message says why and what would work."""
 
 
 class EpsilonDelta(NamedTuple):
-    """An amount of a budget that adds epsilons and deltas side by side."""
+    """An amount of a budget that adds epsilons and deltas separately."""
 
     epsilon: Decimal
     delta: Decimal
@@ -68,19 +68,19 @@ class EpsilonDelta(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Unit:
-    """What a budget adds up: the numbers ``names`` to the power ``power``, each on its own."""
+    """The numbers ``names`` that a budget adds up, each separately and to the power ``power``."""
 
     names: tuple[str, ...]
     power: int
-    #: What it is called in sentences.
+    #: Its name in messages.
     words: str
-    #: How charges add up, in a sentence.
+    #: How charges add up, in words.
     rule: str
-    #: What to do about a release that has no amount in this unit.
+    #: Advice for a release that has no amount in this unit.
     remedy: str
 
     def price(self, asked: Amount, cost: Cost) -> Amount:
-        """What a release costs in this unit: what was asked for, where that is in this unit, and else a bound from its cost."""
+        """What a release costs in this unit: the requested amount if it is in this unit, else a bound from its cost."""
         if tuple(asked.numbers) == self.names:
             return asked
         pair = len(self.names) == 2
@@ -109,14 +109,14 @@ class Unit:
         return self._of(map(left, self.names))
 
     def fits(self, price: Amount, total: Amount, charges: Iterable[Amount]) -> bool:
-        """Whether the total is not passed by one more charge, in exact arithmetic."""
+        """Whether one more charge does not exceed the total, in exact arithmetic."""
         listed = [*charges, price]
         return all(
             power_sum(_column(listed, name), self.power) <= power_sum(_column([total], name), self.power) for name in self.names
         )
 
     def value(self, amount: Amount) -> Decimal | EpsilonDelta:
-        """The number, or the two, as callers get them."""
+        """The number, or the pair of numbers, for callers."""
         numbers = [amount.numbers[name] for name in self.names]
         return EpsilonDelta(*numbers) if len(numbers) == 2 else numbers[0]
 
@@ -157,16 +157,16 @@ MU = Unit(
     "ask for mu or for epsilon alone, or charge a budget in rho or in epsilon and delta",
 )
 
-#: Units by the name under which ledgers keep them.
+#: Units by the names that ledgers store.
 UNITS = {" and ".join(unit.names): unit for unit in (PURE, PAIR, RHO, MU)}
 
 
 @final
 @dataclass(frozen=True)
 class Terms:
-    """A total, the unit in which it is spent, and the neighbours that it is about.
+    """A total, the unit in which it is spent, and the neighbours it protects.
 
-    ``promise`` is the privacy that was asked for. It is the total, but for epsilon and delta that are kept through rho.
+    ``promise`` is the privacy that was asked for. It equals the total, except for epsilon and delta that are kept through rho.
     """
 
     promise: Amount
@@ -175,17 +175,17 @@ class Terms:
     neighbours: str = REPLACE_ONE
 
     def same(self, other: Terms) -> bool:
-        """Whether two openings mean the same budget. A rho that stands for epsilon and delta need not agree to the last digit."""
+        """Whether two openings mean the same budget. A rho computed from epsilon and delta may differ in its last digits."""
         return (self.promise, self.unit, self.neighbours) == (other.promise, other.unit, other.neighbours)
 
     @property
     def through_rho(self) -> bool:
-        """Whether the total is a rho that stands for epsilon and delta."""
+        """Whether the total is a rho computed from epsilon and delta."""
         return self.promise != self.total
 
     @property
     def rule(self) -> str:
-        """How charges add up, in a sentence."""
+        """How charges add up, in words."""
         return f"{self.unit.rule}, to the largest rho that implies {self.promise}" if self.through_rho else self.unit.rule
 
     def __str__(self) -> str:
@@ -204,7 +204,7 @@ def terms_of(
     compose: str | None = None,
     neighbours: str = REPLACE_ONE,
 ) -> Terms:
-    """The terms of a budget that is asked for in exactly one notion.
+    """The terms of a budget that is given in exactly one notion.
 
     >>> print(terms_of(epsilon=1, delta=1e-6, compose="rho").rule)
     rhos add up, to the largest rho that implies epsilon 1 and delta 1e-06
@@ -223,7 +223,7 @@ def terms_of(
 
 
 def _rho_that_implies(promise: Amount) -> Decimal:
-    """The largest rho that implies epsilon and delta, rounded down; it is found for floats that are no larger than the two."""
+    """The largest rho that implies epsilon and delta, rounded down. The search uses floats no larger than the two."""
     floats = [float_below(promise.numbers[name]) for name in ("epsilon", "delta")]
     found = concentrated_rho(ApproximateDP(*floats))
     total = decimal_below(found or 0.0)
@@ -242,9 +242,9 @@ def releases_admitted(
     mu: Number | None = None,
     compose: str | None = None,
 ) -> int:
-    """How many releases of one cost, each asked for as ``privacy``, a new budget admits; 0 if it takes none of them.
+    """How many releases of one cost, each requested as ``privacy``, a new budget admits; 0 if it admits none.
 
-    A few releases at (1, 1e-6) in 78 dimensions fit better plainly, and many at (0.1, 1e-8) better through rho:
+    For a few releases at (1, 1e-6) in 78 dimensions the plain sum admits more, for many at (0.1, 1e-8) the sum through rho:
 
     >>> from geodp.privacy.cost import LaplaceCost, laplace_ratio
     >>> for privacy in (ApproximateDP(1.0, 1e-6), ApproximateDP(0.1, 1e-8)):
@@ -266,17 +266,17 @@ def releases_admitted(
 @final
 @dataclass(frozen=True)
 class Budget:
-    """A data set's budget as it stands.
+    """The current state of a data set's budget.
 
     ``total``, ``spent`` and ``left`` are in the budget's ``unit``: a :class:`~decimal.Decimal`, or for "epsilon and delta" an
-    :class:`EpsilonDelta` of two. They are exact, except that for mu, where squares add up, ``spent`` is a root rounded up and
-    ``left`` one rounded down, to 30 digits after the point. ``promise`` is the privacy the budget was opened with: whoever sees
-    everything that is ever charged to it learns no more than that, however each release was chosen. ``rule`` says how charges
-    add up, and ``neighbours`` who is protected against what.
+    :class:`EpsilonDelta` of two. They are exact, except for mu: its squares add up, so ``spent`` is a root rounded up and
+    ``left`` a root rounded down, to 30 digits after the point. ``promise`` is the privacy the budget was opened with: someone
+    who sees everything that is ever charged to it learns no more than that, however each release was chosen. ``rule`` says how
+    charges add up, and ``neighbours`` who is protected against what.
 
-    ``cost`` is that of all charges so far together (:func:`geodp.privacy.cost.compose`). :attr:`advantage` and :meth:`epsilon_at`
-    say what they revealed: the lower of what follows from their costs and from the sum that is spent. These are bounds if what
-    the releases cost was chosen in advance; where it depended on earlier answers, rely on ``promise``.
+    ``cost`` is the cost of all charges so far together (:func:`geodp.privacy.cost.compose`). :attr:`advantage` and
+    :meth:`epsilon_at` say what the charges revealed: the lower of the bounds from their costs and from the sum spent. These
+    bounds hold if the costs of the releases were chosen in advance. If they depended on earlier answers, rely on ``promise``.
     """
 
     dataset: str
@@ -291,26 +291,26 @@ class Budget:
 
     @property
     def advantage(self) -> float:
-        """By how much anyone's guess which of two neighbouring data sets was used can be better than chance: 0 to 1."""
+        """How much better than chance anyone can guess which of two neighbouring data sets was used: 0 to 1."""
         return min(cost.advantage for cost in self.bounds)
 
     def epsilon_at(self, delta: float) -> float:
-        """The epsilon that makes ``(epsilon, delta)`` true of all charges so far; infinite if none is known to."""
+        """An epsilon for which all charges so far are ``(epsilon, delta)``-private; infinite if none is known."""
         found = min(cost.epsilon_at(delta) for cost in self.bounds)
         if isinstance(self.spent, EpsilonDelta) and self.spent.delta <= exact_number(delta, "delta"):
-            # as spent: through the curve, the rounding of delta alone would lose this bound
+            # compare with the sum spent: the curve rounds delta, which would lose this bound
             return min(found, float_above(self.spent.epsilon))
         return found
 
     @property
     def bounds(self) -> list[Cost]:
-        """The cost of all charges, and that of a single mechanism that claims their sum: each bounds what was revealed."""
+        """The cost of all charges, and the cost of one mechanism that claims their sum. Each bounds what was revealed."""
         numbers = dict(zip(self.unit.split(" and "), _numbers(self.spent), strict=True))
         spent = Amount(**{name: value for name, value in numbers.items() if value > 0})
         return [self.cost, cost_claimed(spent)] if spent.numbers else [self.cost]
 
     def cells(self) -> list[str]:
-        """The budget as a row of the table of :data:`COLUMNS`."""
+        """The budget as a row of a table with the columns :data:`COLUMNS`."""
         promised = " and ".join(f"{name} {value:.6g}" for name, value in self.promise.parameters().items())
         if self.unit not in promised.split() and " and " not in self.unit:
             promised = f"{promised} as rho {described(self.total)}"
@@ -319,7 +319,7 @@ class Budget:
 
     @property
     def used(self) -> float:
-        """The part that is spent, from 0 to 1: of epsilon and delta, the larger part."""
+        """The fraction that is spent, from 0 to 1; for epsilon and delta, the larger fraction."""
         pairs = zip(_numbers(self.spent), _numbers(self.total), strict=True)
         return float(max(spent / total if total else Decimal(0) for spent, total in pairs))
 
@@ -358,7 +358,7 @@ def _short(number: Decimal | float) -> str:
 
 
 def described(value: Decimal | EpsilonDelta) -> str:
-    """Six digits of what is spent or left, for people; programs take the number itself.
+    """An amount spent or left, to six digits, for people to read.
 
     >>> described(Decimal("0.022831234567890123456789")), described(EpsilonDelta(Decimal(3), Decimal("1E-6")))
     ('0.0228312', '3 and 1e-06')
@@ -367,5 +367,5 @@ def described(value: Decimal | EpsilonDelta) -> str:
 
 
 def cost_claimed(asked: Amount) -> Cost:
-    """The cost of somebody else's mechanism, of which only the privacy that it claims is known."""
+    """The cost of another mechanism, of which only the claimed privacy is known."""
     return cost_of(asked.privacy_above)

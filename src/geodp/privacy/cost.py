@@ -1,8 +1,8 @@
-r"""What a release costs: its whole privacy curve, and the noise that a given amount of privacy affords.
+r"""The cost of a release as a whole privacy curve, and the least noise for a given amount of privacy.
 
-A :class:`Cost` bounds everything anyone can learn about whether one data set or a neighbour of it was used. Every number is on
-the safe side: what bounds a loss is rounded up. :func:`compose` adds costs. :func:`laplace_ratio`, :func:`gaussian_shift`,
-:func:`pure_epsilon` and :func:`concentrated_rho` go the other way, from an amount of privacy to the noise that it affords.
+A :class:`Cost` bounds everything anyone can learn about whether a data set or its neighbour was used. Every number errs on
+the safe side: bounds on a loss are rounded up. :func:`compose` adds costs. :func:`laplace_ratio`, :func:`gaussian_shift`,
+:func:`pure_epsilon` and :func:`concentrated_rho` go the other way, from an amount of privacy to the noise that it requires.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from geodp.privacy.curves import (
 )
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
 
-#: Searches end this close, relatively, to the best parameter, on the side where the claim holds.
+#: Searches end within this relative distance of the best parameter, on the side where the claim holds.
 _CLOSE = 1e-11
-#: Ratios of sensitivity to scale beyond which there is no privacy to speak of.
+#: Ratios of sensitivity to scale beyond which there is practically no privacy.
 _HUGE = 1e4
 
 
@@ -43,7 +43,7 @@ _HUGE = 1e4
 class Cost(ABC):
     """The privacy that one release, or several together, spend."""
 
-    #: The name by which receipts and ledgers keep it.
+    #: The name that receipts and ledgers store.
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -54,17 +54,17 @@ class Cost(ABC):
 
     @property
     def epsilon(self) -> float:
-        """Pure epsilon; infinite if there is none."""
+        """The pure epsilon; infinite if there is none."""
         return math.inf
 
     @property
     def rho(self) -> float:
-        """Zero-concentrated privacy; infinite if there is none."""
+        """The rho of zero-concentrated privacy; infinite if there is none."""
         return math.inf
 
     @property
     def mu(self) -> float:
-        """Gaussian privacy; infinite if none is known."""
+        """The mu of Gaussian privacy; infinite if none is known."""
         return math.inf
 
     @abstractmethod
@@ -73,7 +73,7 @@ class Cost(ABC):
 
     @final
     def delta_at(self, epsilon: float) -> float:
-        """The ``delta`` that makes ``(epsilon, delta)`` true of this cost.
+        """A ``delta`` for which this cost is ``(epsilon, delta)``-private.
 
         >>> round(GaussianCost(1.0).delta_at(1.0), 6)
         0.126937
@@ -86,7 +86,7 @@ class Cost(ABC):
 
     @final
     def epsilon_at(self, delta: float) -> float:
-        """The ``epsilon`` that makes ``(epsilon, delta)`` true of this cost; infinite if none is known to.
+        """An ``epsilon`` for which this cost is ``(epsilon, delta)``-private; infinite if none is known.
 
         >>> round(GaussianCost(1.0).epsilon_at(1e-6), 4), LaplaceCost(1.0, 2).epsilon_at(1e-6) < 1.0
         (4.8866, True)
@@ -97,7 +97,7 @@ class Cost(ABC):
         most = 1.0
         while self.delta_at(most) > delta:
             most *= 2.0
-            if most > 1e12:  # some costs reveal everything with a chance above delta
+            if most > 1e12:  # some costs reveal everything with probability above delta
                 return self.epsilon
 
         def excess(epsilon: float) -> float:
@@ -105,7 +105,7 @@ class Cost(ABC):
 
         epsilon = zero_between(excess, 0.0, most, absolute=1e-300, relative=1e-11)
         step = _CLOSE
-        while self.delta_at(epsilon) > delta:  # from the claim's safe side
+        while self.delta_at(epsilon) > delta:  # move to the side where the claim holds
             epsilon, step = epsilon * (1.0 + step), 2.0 * step
         return min(epsilon, self.epsilon)
 
@@ -117,9 +117,9 @@ class Cost(ABC):
 
     @final
     def tradeoff(self, alpha: float) -> float:
-        """The least chance of missing the truth for whoever accuses the innocent with chance ``alpha``.
+        """The least type-II error (false negatives) of a test between neighbours with type-I error (false positives) ``alpha``.
 
-        ``sup 1 - delta(e) - exp(e) alpha`` over the curve, which for ``e < 0`` follows from the two data sets changing places:
+        ``sup 1 - delta(e) - exp(e) alpha`` over the curve. For ``e < 0`` the curve follows by exchanging the two data sets:
         ``delta(-e) = 1 - exp(-e) (1 - delta(e))``. Any ``e`` gives a true bound.
 
         >>> round(GaussianCost(1.0).tradeoff(0.05), 4)
@@ -141,7 +141,7 @@ class Cost(ABC):
 
     @final
     def meets(self, privacy: Privacy) -> bool:
-        """Whether an amount of privacy is kept."""
+        """Whether this cost stays within an amount of privacy."""
         match privacy:
             case PureDP():
                 return self.epsilon <= privacy.epsilon
@@ -151,10 +151,10 @@ class Cost(ABC):
                 return self.rho <= privacy.rho
             case GaussianDP():
                 return self.mu <= privacy.mu
-        raise TypeError(f"{privacy!r} is no notion of privacy")
+        raise TypeError(f"{privacy!r} is not a notion of privacy")
 
     def to_dict(self) -> dict[str, Any]:
-        """Its kind and its parameters, for receipts and ledgers."""
+        """Its kind and parameters, for receipts and ledgers."""
         return {"kind": self.kind, **asdict(self)}
 
     def __str__(self) -> str:
@@ -165,11 +165,11 @@ class Cost(ABC):
 @final
 @dataclass(frozen=True)
 class PureCost(Cost):
-    """Nothing is known but ``epsilon``: the curve is that of randomised response, which reveals most.
+    """Only ``epsilon`` is known, so the curve is that of randomised response, which reveals most.
 
-    *Gaussian privacy.* The trade-off function of randomised response is made of two lines that meet where both errors are
-    ``1/(1 + exp(epsilon))``. That of ``N(0, 1)`` against ``N(mu, 1)`` is convex, ends where they end, and passes through that
-    point for ``Phi(-mu/2) = 1/(1 + exp(epsilon))``, that is ``erf(mu/sqrt(8)) = tanh(epsilon/2)``: so it lies below.
+    *Gaussian privacy.* The trade-off function of randomised response consists of two lines that meet where both errors are
+    ``1/(1 + exp(epsilon))``. The trade-off function of ``N(0, 1)`` against ``N(mu, 1)`` is convex, has the same ends, and passes
+    through that point if ``Phi(-mu/2) = 1/(1 + exp(epsilon))``, that is ``erf(mu/sqrt(8)) = tanh(epsilon/2)``. So it lies below.
 
     >>> cost = PureCost(1.0)
     >>> round(cost.advantage, 4), round(cost.rho, 4), round(cost.mu, 4)
@@ -189,7 +189,7 @@ class PureCost(Cost):
 
     @property
     def mu(self) -> float:
-        if self.bound < 1.0:  # Phi(-mu/2) is near 1/2 there, and its digits are lost
+        if self.bound < 1.0:  # Phi(-mu/2) is near 1/2, where the other formula loses digits
             return _up(math.sqrt(8.0) * float(erfinv(math.tanh(0.5 * self.bound))))
         return _up(-2.0 * NormalDist().inv_cdf(1.0 / (1.0 + math.exp(self.bound)))) if self.bound < 36.0 else math.inf
 
@@ -200,10 +200,10 @@ class PureCost(Cost):
 @final
 @dataclass(frozen=True)
 class SelectionCost(Cost):
-    """A choice by the exponential mechanism: the privacy loss lies in an interval of length ``bound`` that holds 0.
+    """A choice by the exponential mechanism: the privacy loss lies in an interval of length ``bound`` that contains 0.
 
-    So it is ``bound``-private, and ``bound^2/8``-zero-concentrated (Cesar and Rogers 2021, by Hoeffding's lemma). Its curve, the
-    largest under this condition, is in :mod:`geodp.privacy.curves`.
+    So it is ``bound``-private, and ``bound^2/8``-zero-concentrated (Cesar and Rogers 2021, by Hoeffding's lemma). Its curve is
+    the largest one under this condition (:mod:`geodp.privacy.curves`).
 
     >>> SelectionCost(0.4).rho
     0.020000000000000004
@@ -259,7 +259,7 @@ class LaplaceCost(Cost):
 
 @lru_cache(maxsize=1024)
 def _laplace_rho(ratio: float, dim: int) -> float:
-    # the loss is at most the ratio; for huge ones that is as good as any bound, and their Bessel functions are past all digits
+    # the loss is at most the ratio; for huge ratios that is as good as any bound, and their Bessel functions overflow
     return ratio if ratio > _HUGE else upper_float(LaplaceCurve(ratio, dim).mean_loss())
 
 
@@ -291,7 +291,7 @@ class GaussianCost(Cost):
 @final
 @dataclass(frozen=True)
 class ConcentratedCost(Cost):
-    """Nothing is known but ``rho``."""
+    """Only ``rho`` is known."""
 
     bound: float
     kind: ClassVar[str] = "concentrated"
@@ -307,9 +307,9 @@ class ConcentratedCost(Cost):
 @final
 @dataclass(frozen=True)
 class ApproximateCost(Cost):
-    """Nothing is known but one ``(limit, slack)``: ``epsilon`` and ``delta`` of somebody else's mechanism.
+    """Only one pair ``(limit, slack)`` is known: ``epsilon`` and ``delta`` of another mechanism.
 
-    The worst such mechanism reveals everything with chance ``delta`` and is randomised response otherwise.
+    The worst such mechanism reveals everything with probability ``delta``, and is randomised response otherwise.
     """
 
     limit: float
@@ -328,14 +328,14 @@ class SumCost(Cost):
     Pure epsilons add up, and so do rhos and the squares of mus (Rogers et al. 2016; Feldman and Zrnic 2021; Smith and Thakurta
     2022). The curve is the lowest of the bounds that follow from these sums.
 
-    *Parts of which only one* ``(epsilon_i, delta_i)`` *is known.* Such a mechanism is what someone can make, without the data,
-    from one that with chance ``delta_i`` reveals everything and else is randomised response with ``epsilon_i`` (Kairouz, Oh and
-    Viswanath 2015). Whatever the data, the chance that any of them reveals everything is at most ``D``, the sum of the
-    ``delta_i``. If none does, the parts compose with ``epsilon_i`` as pure ones, so
+    *Parts of which only one* ``(epsilon_i, delta_i)`` *is known.* Such a mechanism can be made, without the data, from one that
+    reveals everything with probability ``delta_i`` and otherwise is randomised response with ``epsilon_i`` (Kairouz, Oh and
+    Viswanath 2015). For any data, the probability that any of them reveals everything is at most ``D``, the sum of the
+    ``delta_i``. If none does, the parts compose like pure ones with ``epsilon_i``, so
     ``delta(epsilon) <= D + (1 - D) delta'(epsilon)``, where ``delta'`` is the curve with the ``epsilon_i`` in their place.
 
-    *What is fixed.* These are the costs that were paid. If the costs themselves were chosen after seeing earlier answers, what
-    is guaranteed is a total that was fixed in advance and never passed, as a ledger keeps it.
+    *What is fixed.* These are the costs that were paid. If the costs themselves were chosen after seeing earlier answers, the
+    guarantee is only a total that was fixed in advance and never exceeded, as a ledger keeps it.
 
     >>> total = compose([LaplaceCost(0.5, 6)] * 4)
     >>> total.epsilon, round(total.rho, 4), round(total.epsilon_at(1e-6), 3)
@@ -375,7 +375,7 @@ class SumCost(Cost):
 
     @cached_property
     def _sums(self) -> tuple[arb, float, float, float]:
-        """The sum of the deltas of which nothing else is known, and epsilon, rho and mu of all the rest."""
+        """The sum of the deltas of approximate parts, and epsilon, rho and mu of everything else."""
         parts = list(leaves(self.parts))
         slack = sum((arb(part.slack) for part in parts if isinstance(part, ApproximateCost)), arb(0))
         rest = SumCost(tuple(PureCost(part.limit) if isinstance(part, ApproximateCost) else part for part in parts))
@@ -386,7 +386,7 @@ class SumCost(Cost):
 
 
 def leaves(parts: Iterable[Cost]) -> Iterator[Cost]:
-    """The costs that sums are made of, those within sums included."""
+    """The costs that sums consist of, including those of nested sums."""
     for part in parts:
         if isinstance(part, SumCost):
             yield from leaves(part.parts)
@@ -399,12 +399,12 @@ _KINDS: dict[str, type[Cost]] = {
 }
 
 
-#: What each kind with one number to choose calls it.
+#: The name of the parameter of each kind of cost that has one to choose.
 _PARAMETERS = {"pure": "bound", "selection": "bound", "laplace": "ratio", "gaussian": "shift", "concentrated": "bound"}
 
 
 def cost_from_dict(stored: dict[str, Any]) -> Cost:
-    """The cost that :meth:`Cost.to_dict` described.
+    """The cost that :meth:`Cost.to_dict` describes.
 
     >>> cost_from_dict(LaplaceCost(1.0, 3).to_dict())
     LaplaceCost(ratio=1.0, dim=3)
@@ -417,13 +417,13 @@ def cost_from_dict(stored: dict[str, Any]) -> Cost:
 
 
 def compose(costs: Iterable[Cost]) -> Cost:
-    """All of them together; one alone keeps its own curve."""
+    """The cost of all of them together. A single cost is returned as it is."""
     parts = tuple(costs)
     return parts[0] if len(parts) == 1 else SumCost(parts)
 
 
 def cost_of(privacy: Privacy) -> Cost:
-    """The cost of a mechanism of which nothing is known but the privacy that it claims."""
+    """The cost of a mechanism of which only the claimed privacy is known."""
     match privacy:
         case PureDP():
             return PureCost(privacy.epsilon)
@@ -433,7 +433,7 @@ def cost_of(privacy: Privacy) -> Cost:
             return ConcentratedCost(privacy.rho)
         case GaussianDP():
             return GaussianCost(privacy.mu)
-    raise TypeError(f"{privacy!r} is no notion of privacy")
+    raise TypeError(f"{privacy!r} is not a notion of privacy")
 
 
 # ---------------------------------------------------------------------- from privacy to noise
@@ -486,13 +486,13 @@ def concentrated_rho(privacy: Privacy) -> float | None:
 
 @lru_cache(maxsize=1024)
 def _affordable(kind: str, privacy: Privacy, dim: int | None = None) -> float:
-    """The largest parameter of a kind of cost that meets the privacy: searched for, then checked by enclosures."""
+    """The largest parameter of a kind of cost that meets the privacy, found by search and checked by enclosures."""
 
     def cost(parameter: float) -> Cost:
         return cost_from_dict({"kind": kind, _PARAMETERS[kind]: parameter} | ({} if dim is None else {"dim": dim}))
 
     def excess(parameter: float) -> float:
-        """The logarithm of what is spent over what may be; cut off far below zero."""
+        """The logarithm of the spent amount over the allowed amount, cut off far below zero."""
         match privacy:
             case PureDP():
                 return math.log(cost(parameter).epsilon / privacy.epsilon)
@@ -506,7 +506,7 @@ def _affordable(kind: str, privacy: Privacy, dim: int | None = None) -> float:
 
 
 def _guess(kind: str, privacy: Privacy, dim: int | None) -> float:
-    """Where to start: in many dimensions Laplace noise is all but Gaussian with ``ratio^2 / dim`` for the variance."""
+    """A starting value. In many dimensions Laplace noise is nearly Gaussian with variance ``ratio^2 / dim``."""
     match privacy:
         case PureDP():
             return privacy.epsilon
@@ -526,8 +526,8 @@ def _guess(kind: str, privacy: Privacy, dim: int | None) -> float:
 
 
 def _largest(kept: Callable[[float], bool], excess: Callable[[float], float], guess: float) -> float:
-    """The largest parameter that is ``kept``, up to :data:`_CLOSE`; ``excess`` increases and is positive where it is not."""
-    for near in (guess, guess * (1.0 - 4e-16), guess * (1.0 - 2e-15)):  # closed forms, but for their rounding
+    """The largest parameter for which ``kept`` holds, up to :data:`_CLOSE`. ``excess`` increases, and is positive beyond it."""
+    for near in (guess, guess * (1.0 - 4e-16), guess * (1.0 - 2e-15)):  # exact guesses from closed forms, up to rounding
         if kept(near) and not kept(near * (1.0 + _CLOSE)):
             return near
     low = high = guess
@@ -549,7 +549,7 @@ def _largest(kept: Callable[[float], bool], excess: Callable[[float], float], gu
 
 
 def _up(value: float) -> float:
-    """Above what a few roundings may have taken away."""
+    """The value increased by more than a few rounding errors."""
     return math.nextafter(value * (1.0 + 1e-14), math.inf)
 
 

@@ -15,13 +15,13 @@ the smallest ``delta`` for which ``P(A) <= exp(epsilon) Q(A) + delta`` holds for
           A = 1 + \frac{2(d-1)}{t}\,\frac{K_{d/2}(t/2)}{K_{d/2-1}(t/2)},
 
 which with ``eta = sin(theta)`` is an entire function of ``theta``: ``flint.acb.integral`` integrates it over
-complex intervals and returns an enclosure of the true value, not an estimate. Over all of ``theta`` the integral is, with
-``z = t/2`` and by the Wronskian of ``I`` and ``K``, ``sqrt(pi) Gamma((d+1)/2) (2/z)^(d/2)/(z K_{d/2-1}(z))``. On a line
-(``d = 1``) ``delta(epsilon) = 1 - exp((epsilon - t)/2)``.
+complex intervals and returns an enclosure of the true value, not an estimate. Over the full range of ``theta`` the integral is,
+with ``z = t/2`` and by the Wronskian of ``I`` and ``K``, ``sqrt(pi) Gamma((d+1)/2) (2/z)^(d/2)/(z K_{d/2-1}(z))``. On a line (``d
+= 1``) ``delta(epsilon) = 1 - exp((epsilon - t)/2)``.
 
-*Worst pair.* ``delta(epsilon)`` increases with the distance of the centres. On every line parallel to the shift the density is
-log-concave, so there ``int (f(x - te) - g f(x))_+`` is ``F(a(t) - t) - g F(a(t))`` with ``F`` the upper tail, whose derivative in
-``t`` is a density. So a bound on the distance of the centres is enough; ``P`` and ``Q`` swap by symmetry.
+*Worst pair.* ``delta(epsilon)`` increases with the distance between the centres. On every line parallel to the shift the density
+is log-concave, so there ``int (f(x - te) - g f(x))_+`` is ``F(a(t) - t) - g F(a(t))`` with ``F`` the upper tail, whose derivative
+in ``t`` is a density. So a bound on the distance between the centres is enough. By symmetry ``P`` and ``Q`` may be exchanged.
 
 *Concentrated.* ``sup D_a/a`` over the orders ``a > 1`` is the limit at 1, the Kullback-Leibler divergence ``E_P L``.
 ``E exp((a-1)L) = Phi((a-1/2) t)/Phi(t/2)`` with ``Phi(z)`` proportional to ``z^(-d/2) (z I'_{d/2}(z) + b I_{d/2}(z))``,
@@ -32,16 +32,16 @@ From the density above, ``E_P L = (t^2/2) (I_{d/2}(t/2) K_{d/2}(t/2) + I_{d/2+1}
 **Gaussian.** ``delta(epsilon) = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)`` (Balle and Wang 2018).
 
 **Pure.** Of all ``epsilon``-private mechanisms randomised response reveals most (Kairouz, Oh and Viswanath 2015): its curve
-bounds theirs. Its Rényi divergences, ``D_a/a`` decreasing, give ``epsilon tanh(epsilon/2)``-zero-concentrated privacy.
+bounds theirs. For its Rényi divergences ``D_a/a`` decreases, which gives ``epsilon tanh(epsilon/2)``-zero-concentrated privacy.
 
 **Selection.** Let the loss lie between ``s - b`` and ``s``. Then ``delta(epsilon) = E_Q (e^L - e^epsilon)_+`` is largest, among
-laws with ``E_Q e^L = 1``, if ``L`` takes these two values only, by convexity in ``e^L``. That makes it
+laws with ``E_Q e^L = 1``, if ``L`` takes only these two values, by convexity in ``e^L``. It is then
 ``(e^b - e^s)(1 - e^(epsilon - s))/(e^b - 1)``. The worst ``s`` is ``(b + epsilon)/2``, which leaves
 ``(e^(b/2) - e^(epsilon/2))^2/(e^b - 1)`` (Dong, Durfee and Rogers 2020).
 
 **Concentrated.** ``delta <= inf_a exp((a-1)(a rho - epsilon)) (1 - 1/a)^a/(a-1)`` (Canonne, Kamath and Steinke 2020).
 
-All functions return enclosures (``flint.arb``): whoever compares with one compares with its upper or its lower end.
+All functions return enclosures (``flint.arb``). To compare safely, use the upper or the lower end.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def selection_delta(bound: float, epsilon: float) -> arb:
         return arb(0)
     with working_precision(_BITS):
         b, e = arb(bound), arb(epsilon)
-        # divided by e^b, which may be past all floats
+        # divided by e^b, which may overflow
         return ((e - b) / 2).expm1() ** 2 / -(-b).expm1()
 
 
@@ -159,7 +159,7 @@ def concentrated_delta(rho: float, epsilon: float) -> arb:
 
 
 def _best_order(rho: float, epsilon: float) -> float:
-    """The order with the smallest bound, by golden section in ``log(a - 1)``: another one would only give a larger bound."""
+    """The order with the smallest bound, by golden section in ``log(a - 1)``. An inexact order only gives a larger bound."""
 
     def log_bound(u: float) -> float:
         a = 1.0 + math.exp(u)
@@ -170,7 +170,7 @@ def _best_order(rho: float, epsilon: float) -> float:
 
 
 def minimum(function: Callable[[float], float], low: float, high: float, steps: int = 90) -> float:
-    """Where a function with one valley between ``low`` and ``high`` is smallest, by golden section."""
+    """The minimiser of a function with a single minimum between ``low`` and ``high``, by golden section."""
     golden = 0.5 * (math.sqrt(5.0) - 1.0)
     left, right = high - golden * (high - low), low + golden * (high - low)
     at_left, at_right = function(left), function(right)

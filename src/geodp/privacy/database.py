@@ -1,4 +1,4 @@
-"""Where a ledger is kept: the tables, and what differs between SQLite and PostgreSQL."""
+"""How a ledger is stored: the tables, and the differences between SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from geodp.privacy.neighbours import REPLACE_ONE
 
-#: The layout of the tables below. Every layout keeps ``geodp_schema.version``, so that any version of the library can refuse.
+#: The version of the tables below. Every version has ``geodp_schema.version``, so that older libraries can refuse newer ledgers.
 SCHEMA_VERSION = 2
 
 TABLES = MetaData()
@@ -52,7 +52,7 @@ SCHEMA = Table(
     Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
     Column("version", Integer, nullable=False),
 )
-# Amounts are decimals as text. Of the four, a charge has those of its budget's unit. A budget has its total, and also epsilon
+# Amounts are decimals as text. A charge has the numbers of its budget's unit. A budget has its total, and also epsilon
 # and delta if its total is the rho that implies the two.
 DATASETS = Table(
     "geodp_dataset",
@@ -101,13 +101,13 @@ class Layout:
 
 CURRENT = Layout(DATASETS, CHARGES)
 
-# schema 1 knew pure epsilon only
+# schema 1 knew only pure epsilon
 _COLUMNS_1 = {"geodp_dataset": "name epsilon at", "geodp_charge": "id dataset epsilon at what receipt"}
 _ADDED = {"unit": "epsilon", "neighbours": REPLACE_ONE}
 
 
 def _read_schema_1(now: Table, name: str) -> Select[Any]:
-    """A table of schema 1, called ``name``, with the columns that it has now."""
+    """A table of schema 1, called ``name``, with the current columns."""
     old = table(name, *map(column, _COLUMNS_1[now.name].split()))
 
     def read(name: str) -> ColumnElement[Any]:
@@ -116,18 +116,18 @@ def _read_schema_1(now: Table, name: str) -> Select[Any]:
     return select(*(read(name).label(name) for name in now.c.keys()))  # noqa: SIM118 - not a dictionary
 
 
-#: A ledger of schema 1 can be read as it is; the first charge, or the first opening of a data set, brings it up to date.
+#: A ledger of schema 1 can be read as it is. The first charge, or the first opening of a data set, upgrades it.
 SCHEMA_1 = Layout(*(_read_schema_1(now, now.name).subquery(f"{now.name}_1") for now in (DATASETS, CHARGES)))
 
-#: Parameters of a PostgreSQL connection that are secrets themselves; a key or password file is only a path.
+#: Parameters of a PostgreSQL connection that are secrets themselves (the path of a key or password file is not).
 _SECRETS = {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 
-#: What serialises the creation of tables and data sets on PostgreSQL: any fixed number, here the letters "geodp".
+#: The lock that serialises the creation of tables and data sets on PostgreSQL: any fixed number, here the letters "geodp".
 _OPENING = int.from_bytes(b"geodp")
 
 
 class LedgerError(ValueError):
-    """The ledger refuses, or cannot be used; the sentence says why and what to do.
+    """The ledger refuses, or cannot be used. The message says why and what to do.
 
     >>> from geodp import Ledger
     >>> try:
@@ -149,7 +149,7 @@ class LedgerLocked(LedgerError):
 
 
 def sha256_of(receipt: str) -> str:
-    """The hash that stands beside a receipt in the ledger.
+    """The hash that the ledger stores with a receipt.
 
     >>> sha256_of("{}")[:16]
     '44136fa355b3678a'
@@ -158,7 +158,7 @@ def sha256_of(receipt: str) -> str:
 
 
 def database_of(url: str | URL, timeout: float, *, pickled: bool = False) -> Database:
-    """The database that a URL names; ``pickled`` says that a secret of the URL was left out of a pickle."""
+    """The database that a URL names. ``pickled`` means that a pickle left out a secret of the URL."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -173,7 +173,7 @@ def database_of(url: str | URL, timeout: float, *, pickled: bool = False) -> Dat
 
 
 class Database(ABC):
-    """What differs between the databases: how a transaction starts, and what their errors mean."""
+    """The differences between databases: how a transaction starts, and what their errors mean."""
 
     name: str
     engine: Engine
@@ -184,7 +184,7 @@ class Database(ABC):
         return self.engine.url
 
     @property
-    def secretive(self) -> bool:
+    def leaves_out_secret(self) -> bool:
         """Whether :attr:`address` leaves out a secret that a connection may need."""
         return False
 
@@ -197,19 +197,19 @@ class Database(ABC):
 
     @abstractmethod
     def begin_writing(self, connection: Connection) -> None:
-        """Start a transaction whose commit is on disk when it returns."""
+        """Starts a transaction whose commit returns only when it is on disk."""
 
     @abstractmethod
     def lock_opening(self, connection: Connection) -> None:
-        """Let no other process create tables or data sets until the transaction ends."""
+        """Prevents other processes from creating tables or data sets until the transaction ends."""
 
     @abstractmethod
     def migrate(self, connection: Connection) -> None:
-        """Bring the tables of schema 1 up to date, in the transaction that has locked the opening."""
+        """Upgrades the tables of schema 1, in the transaction that holds the lock on openings."""
 
     @final
     def hash_receipts(self, connection: Connection) -> None:
-        """Give every receipt its hash; the last step of a migration."""
+        """Stores the hash of every receipt, the last step of a migration."""
         # one at a time: receipts may be long
         for number in connection.scalars(select(CHARGES.c.id).where(CHARGES.c.receipt.is_not(None))).all():
             receipt = connection.execute(select(CHARGES.c.receipt).where(CHARGES.c.id == number)).scalar_one()
@@ -225,7 +225,7 @@ class Database(ABC):
 
     def damaged(self) -> LedgerError:
         return LedgerError(
-            f"the ledger {self.name} is damaged: keep it for its history, and open a new one whose totals leave out "
+            f"the ledger {self.name} is damaged: keep it for its history, and open a new one with totals reduced by "
             "what was spent"
         )
 
@@ -235,7 +235,7 @@ class SQLite(Database):
     def __init__(self, url: URL, timeout: float) -> None:
         if url.host or url.query or not url.database or url.database == ":memory:" or "\0" in url.database:
             raise LedgerError("a SQLite ledger is a file and takes no options: write sqlite:/// and the path of the file")
-        # an absolute path: after a change of directory the same ledger is meant, not a new one with a fresh budget
+        # an absolute path: after a change of directory it must be the same ledger, not a new one with a fresh budget
         self.path = Path(url.database).absolute()
         file = str(self.path)
         # a line break in the name of the file must not break a sentence in two
@@ -262,7 +262,7 @@ class SQLite(Database):
 
     def begin_writing(self, connection: Connection) -> None:
         self._be_durable(connection)
-        # the write lock comes before the budget is read: with a plain BEGIN two processes could both read the old one
+        # take the write lock before reading the budget: with a plain BEGIN two processes could both read the old one
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     @staticmethod
@@ -270,15 +270,15 @@ class SQLite(Database):
         # A transaction is committed by deleting its rollback journal. FULL, the default, does not sync the directory after
         # that: power lost right after a draw could bring the journal back, and with it undo the charge. EXTRA syncs it.
         connection.exec_driver_sql("PRAGMA synchronous = EXTRA")
-        # where a plain fsync stops short of the disk (macOS), ask for the one that does not
+        # on macOS a plain fsync does not reach the disk, and this one does
         connection.exec_driver_sql("PRAGMA fullfsync = ON")
 
     def lock_opening(self, connection: Connection) -> None:
         """BEGIN IMMEDIATE has locked the whole file."""
 
     def migrate(self, connection: Connection) -> None:
-        # SQLite cannot let a column be null that was not: both tables are made anew. The counter of charges, which may be past
-        # the last one that is left, is carried over.
+        # SQLite cannot drop NOT NULL from a column, so both tables are created again. The counter of charges is kept, because it
+        # may be beyond the last remaining charge.
         run = connection.exec_driver_sql
         counter = run("SELECT seq FROM sqlite_sequence WHERE name = 'geodp_charge'").scalar()
         for old in (CHARGES, DATASETS):
@@ -299,10 +299,10 @@ class SQLite(Database):
                 return LedgerError(f"the ledger {self.name} is read-only: make the file and its folder writable")
             case sqlite3.SQLITE_CANTOPEN:
                 return LedgerError(
-                    f"the ledger {self.name} cannot be opened: its folder must exist, and you must be allowed to write to both"
+                    f"the ledger {self.name} cannot be opened: its folder must exist, and you need write access to both"
                 )
             case sqlite3.SQLITE_NOTADB:
-                return LedgerError(f"{self.name} is no ledger but some other kind of file: name another file")
+                return LedgerError(f"{self.name} is not a ledger but some other kind of file: name another file")
             case sqlite3.SQLITE_FULL:
                 return LedgerError(f"the disk of the ledger {self.name} is full: make room and try again")
             case sqlite3.SQLITE_CORRUPT:
@@ -315,9 +315,9 @@ class SQLite(Database):
 class PostgreSQL(Database):
     def __init__(self, url: URL, timeout: float, *, pickled: bool = False) -> None:
         if "@" in (url.host or ""):
-            # the URL was cut at the first @: what follows it, in the place of the host, may be the end of a password
+            # the URL was cut at the first @, so its host may contain the end of a password
             raise LedgerError("an @ in the user or password of a ledger's URL must be written as %40")
-        # no password, and no options since they may hold one
+        # leave out the password, and the options, which may contain one
         self.name = url.set(query={}).render_as_string(hide_password=True)
         self.timeout, self.pickled = timeout, pickled
         patience = {} if "connect_timeout" in url.query else {"connect_timeout": max(2, math.ceil(timeout))}
@@ -326,8 +326,8 @@ class PostgreSQL(Database):
                 url.set(drivername="postgresql+psycopg"),
                 poolclass=NullPool,
                 hide_parameters=True,
-                # Each statement must see what was committed before it: under REPEATABLE READ, which a server may have as its
-                # default, the sum of the charges would be read as it was before the lock was waited for.
+                # Each statement must see what was committed before it. Under REPEATABLE READ, which may be a server's default,
+                # the sum of the charges would be the one from before the wait for the lock.
                 isolation_level="READ COMMITTED",
                 connect_args=patience,
             )
@@ -341,7 +341,7 @@ class PostgreSQL(Database):
         return URL.create(url.drivername, url.username, None, url.host, url.port, url.database, query)
 
     @property
-    def secretive(self) -> bool:
+    def leaves_out_secret(self) -> bool:
         return self.pickled or self.address != self.engine.url
 
     def begin_reading(self, connection: Connection) -> None:
@@ -349,7 +349,7 @@ class PostgreSQL(Database):
 
     def begin_writing(self, connection: Connection) -> None:
         connection.execute(select(func.set_config("lock_timeout", str(math.ceil(1000.0 * self.timeout)), True)))
-        # where commits need not reach the disk, this one still must
+        # even if the server does not sync commits by default, this one must reach the disk
         setting = "synchronous_commit"
         connection.execute(select(func.set_config(setting, "on", True)).where(func.current_setting(setting) == "off"))
 
@@ -364,8 +364,8 @@ class PostgreSQL(Database):
                 f"the ledger {self.name} is of an older geodp, and only the owner of its tables can bring it up to date: "
                 "let them open a data set once"
             )
-        # Whoever reads or charges holds a lock on this table since they looked at the version. So nobody is left who saw the
-        # old version, also no older program, and whoever comes now waits and sees the new one.
+        # Readers and writers hold a lock on this table from the moment they look at the version. So once this lock is granted,
+        # no process, not even one of an older program, still relies on the old version; new ones wait and see the new version.
         run("LOCK TABLE geodp_schema IN ACCESS EXCLUSIVE MODE")
         numbers = "ALTER epsilon DROP NOT NULL, ADD delta TEXT, ADD rho TEXT, ADD mu TEXT"
         added = f"ADD neighbours TEXT NOT NULL DEFAULT '{REPLACE_ONE}'"
@@ -380,7 +380,7 @@ class PostgreSQL(Database):
                 return self.locked(self.timeout)
             case "25006" | "42501":
                 return LedgerError(
-                    f"the ledger {self.name} is read-only for this user: connect as one who may write, to a primary server"
+                    f"the ledger {self.name} is read-only for this user: connect to a primary server as a user who may write"
                 )
             case "53100":
                 return LedgerError(f"the disk of the ledger {self.name} is full: make room and try again")
@@ -393,5 +393,5 @@ class PostgreSQL(Database):
             )
         return LedgerError(
             f"no connection to the ledger {self.name}: check that the server runs, and the host, database, user and password; "
-            "if it broke off during a charge, the history shows whether that was entered"
+            "if the connection broke during a charge, the history shows whether the charge was entered"
         )

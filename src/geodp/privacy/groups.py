@@ -1,15 +1,15 @@
-r"""Group privacy: what a release costs if neighbours differ by several records, persons, or lengths of the sensitivity.
+r"""Group privacy: the cost of a release if data sets differ by several records or persons, or by several sensitivities.
 
-Data sets that are ``size`` changes apart are joined by a chain of ``size`` pairs of neighbours. Along it
+Data sets that are ``size`` changes apart are joined by a chain of ``size`` pairs of neighbours. Along the chain
 
-* *centres of noise* move by at most ``size`` times as far (triangle inequality), and the curves of Laplace and Gaussian noise
-  increase with that distance (:mod:`geodp.privacy.curves`);
-* *pure* epsilons add up, and so do the intervals that hold the loss of a *selection*;
+* the *centres of noise* move by at most ``size`` times the sensitivity (triangle inequality), and the curves of Laplace and
+  Gaussian noise increase with that distance (:mod:`geodp.privacy.curves`);
+* *pure* epsilons add up, and so do the lengths of the intervals that contain the loss of a *selection*;
 * ``rho`` becomes ``size^2 rho`` (Bun and Steinke 2016, Proposition 1.9), and ``mu`` becomes ``size mu`` (Dong, Roth and Su 2022,
   Theorem 2.14);
 * ``P_0(A) <= e^epsilon P_1(A) + delta <= ... <= e^(size epsilon) P_size(A) + delta (1 + e^epsilon + ... + e^((size-1) epsilon))``
   for *approximate* privacy;
-* of *several releases* each part is such a mechanism, whatever was released before it.
+* for *several releases*, each part is such a mechanism, whatever was released before it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from geodp.privacy.cost import (
 
 
 def group_cost(cost: Cost, size: float) -> Cost:
-    """The cost between data sets that are ``size >= 1`` changes apart, or summaries that far apart in units of the sensitivity.
+    """The cost between data sets that are ``size >= 1`` changes apart, or whose summaries are ``size`` sensitivities apart.
 
     >>> group_cost(GaussianCost(0.5), 3), group_cost(ConcentratedCost(0.125), 2)
     (GaussianCost(shift=1.5), ConcentratedCost(bound=0.5))
@@ -63,7 +63,7 @@ def group_cost(cost: Cost, size: float) -> Cost:
 
 
 def group_parameters(epsilon: float, delta: float, size: int) -> tuple[float, float]:
-    """``(size epsilon, delta (e^(size epsilon) - 1)/(e^epsilon - 1))``, rounded up; a delta past the floats is infinite.
+    """``(size epsilon, delta (e^(size epsilon) - 1)/(e^epsilon - 1))``, rounded up; a delta that overflows is infinite.
 
     >>> group_parameters(0.5, 1e-6, 1)
     (0.5, 1e-06)

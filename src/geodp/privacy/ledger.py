@@ -71,17 +71,17 @@ class BudgetExhausted(LedgerError):
 class Charge:
     """One entry of a ledger: on the day ``at`` (UTC), some of the data set's budget was spent on ``what``.
 
-    ``epsilon``, ``delta``, ``rho`` and ``mu`` are what was charged: those of the budget's unit are exact decimals, and the others
-    None. ``privacy`` is what was asked for, and ``cost`` the whole curve of the release (of a charge entered by hand, all that
-    follows from its claim). ``neighbours`` says between which data sets all this holds.
+    ``epsilon``, ``delta``, ``rho`` and ``mu`` are what was charged: exact decimals for those in the budget's unit, None for the
+    others. ``privacy`` is what was asked for, and ``cost`` is the whole curve of the release (for a charge entered by hand, the
+    curve that follows from its claim). ``neighbours`` says between which data sets all this holds.
 
-    ``receipt`` is the JSON text of the release, or None as long as none is attached: the release may have failed, or its
-    process may have died, after the charge. The budget is spent all the same, since noise may have been drawn.
-    ``receipt_sha256`` is the SHA-256 of its UTF-8 bytes, in hexadecimal digits: who has written it down elsewhere can tell later
-    whether a receipt is still the same.
+    ``receipt`` is the JSON text of the release, or None while none is attached: the release may have failed, or its
+    process may have died, after the charge. The budget is spent anyway, because noise may have been drawn.
+    ``receipt_sha256`` is the SHA-256 of its UTF-8 bytes, in hexadecimal digits. If you note it elsewhere, you can check later
+    that the receipt has not changed.
 
-    No time of day is kept, because how long a release took may depend on the data. Entries of older versions keep theirs in the
-    database, and show the day.
+    No time of day is stored, because the duration of a release may depend on the data. Entries of older versions keep theirs in
+    the database but show only the day.
     """
 
     id: int
@@ -109,24 +109,25 @@ class Ledger(Pictured):
 
     A budget is a total of pure epsilon, of epsilon and delta, of rho or of mu (:mod:`geodp.privacy.budgets`).
 
-    What is guaranteed: the charges of a data set never add up to more than its total, in exact decimal arithmetic, whatever
-    number of processes, threads and machines charge it at once. When :meth:`charge` returns, the charge is on disk, and only
-    then may noise be drawn: a crash between the two loses budget, never privacy. A crash at any other moment leaves the
-    charge entered or not, and nothing in between. By sequential composition all releases charged to one data set together
-    keep the privacy that it was opened with, even if each of them, and what it costs, is chosen after seeing the earlier ones
+    The ledger guarantees that the charges of a data set never add up to more than its total, in exact decimal arithmetic, for
+    any number of processes, threads and machines that charge it at once. When :meth:`charge` returns, the charge is on disk, and
+    only then may noise be drawn: a crash between the two loses budget, never privacy. A crash at any other moment leaves the
+    charge either entered or not entered. By sequential composition all releases charged to one data set together keep the
+    privacy that it was opened with, even if each release, and its cost, is chosen after seeing the earlier ones
     (the theorems are in :mod:`geodp.privacy.budgets`).
 
-    What that assumes: every release from the data is charged, to the same ledger and data set; what a charge claims is true of
-    its release; the disk keeps what it has reported as synced, and PostgreSQL runs with its default ``fsync = on``; a SQLite
-    file lies on a local disk (locks on network file systems are unreliable: use PostgreSQL there). The ledger guards against
-    mistakes, not against those who may write to it: deleting it or putting back an older copy of it brings spent budget back.
+    This assumes that every release from the data is charged, to the same ledger and data set; that what a charge claims is true
+    of its release; that the disk keeps what it has reported as synced, and PostgreSQL runs with its default ``fsync = on``; and
+    that a SQLite file lies on a local disk (locks on network file systems are unreliable: use PostgreSQL there). The ledger
+    protects against mistakes, not against people who may write to it: deleting it or restoring an older copy brings spent budget
+    back.
 
-    A pickle of a ledger, or of an estimator that has one, keeps the address without its password, so that whoever is sent a model
-    cannot write to the budget. Where it is loaded, PostgreSQL looks for the password in ``PGPASSWORD``, ``PGPASSFILE`` or
-    ``~/.pgpass``; or open the ledger again with its URL. Programs that send ledgers to other processes set one of these. Copies
-    within a process (``copy.deepcopy``, :func:`sklearn.base.clone`) are the ledger itself and need nothing.
+    A pickle of a ledger, or of an estimator that has one, keeps the address without its password, so that someone who receives a
+    model cannot write to the budget. When it is loaded, PostgreSQL looks for the password in ``PGPASSWORD``, ``PGPASSFILE`` or
+    ``~/.pgpass``; or open the ledger again with its URL. Programs that send ledgers to other processes must set one of these.
+    Copies within a process (``copy.deepcopy``, :func:`sklearn.base.clone`) are the ledger itself and need nothing.
 
-    A ledger written by an older version can be read as it is. The first method that writes brings its tables up to date, in one
+    A ledger written by an older version can be read as it is. The first method that writes upgrades its tables, in one
     transaction that keeps every entry; from then on older versions refuse it and say why.
 
     >>> import tempfile
@@ -172,11 +173,11 @@ class Ledger(Pictured):
         return table_html(f"Ledger {self._database.name}", COLUMNS, rows)
 
     def __reduce__(self) -> tuple[Callable[[URL, float, bool], Ledger], tuple[URL, float, bool]]:
-        # by the engine's URL, whose path is absolute: the process that unpickles may have another working directory
-        return _reopen, (self._database.address, self._timeout, self._database.secretive)
+        # the engine's URL has an absolute path: the process that unpickles may have another working directory
+        return _reopen, (self._database.address, self._timeout, self._database.leaves_out_secret)
 
     def __copy__(self) -> Ledger:
-        # not by a pickle, which would lose the password: scikit-learn copies estimators for every fit of a cross-validation
+        # a pickle would lose the password, and scikit-learn copies estimators for every fit of a cross-validation
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
@@ -195,10 +196,10 @@ class Ledger(Pictured):
         compose: str | None = None,
         neighbours: str = REPLACE_ONE,
     ) -> None:
-        """Enter a data set with its total budget, in exactly one notion; again with the same terms changes nothing.
+        """Opens a data set with its total budget, in exactly one notion. Opening it again with the same terms changes nothing.
 
-        ``compose`` is for epsilon and delta: ``"sum"``, the default, adds both side by side; ``"rho"`` adds rhos, up to the
-        largest rho that implies the two. :func:`geodp.privacy.budgets.releases_admitted` says which takes more releases.
+        ``compose`` is for epsilon and delta: ``"sum"``, the default, adds both separately; ``"rho"`` adds rhos, up to the
+        largest rho that implies the two. :func:`geodp.privacy.budgets.releases_admitted` says which admits more releases.
         """
         name = _line(dataset, "the name of a data set")
         terms = terms_of(epsilon, delta, rho, mu, compose, _line(neighbours, "the kind of neighbours"))
@@ -230,17 +231,16 @@ class Ledger(Pictured):
         neighbours: str = REPLACE_ONE,
         what: str,
     ) -> Charge:
-        """Spend some of the data set's budget on ``what``, before any noise is drawn; what is not left is refused.
+        """Spends some of the data set's budget on ``what``, before any noise is drawn. Refuses if not enough is left.
 
-        Give the privacy that is asked for in one notion, as numbers or as ``privacy``. Of a release whose ``cost`` is known,
-        give that too: where the budget is in another unit than what was asked for, the charge is the cost in that unit, rounded
-        up. Without it, nothing is assumed of the mechanism but what was asked for. In the budget's own unit the charge is
-        exactly the number that was asked for.
+        Give the requested privacy in one notion, as numbers or as ``privacy``. If the ``cost`` of the release is known, give it
+        too: if the budget is in another unit than the request, the charge is the cost in that unit, rounded up. Without it, only
+        the requested privacy is assumed of the mechanism. In the budget's own unit the charge is exactly the requested number.
 
         When this returns, the charge is on disk. When it raises, no noise may be drawn.
         """
         name, purpose = _line(dataset, "the name of a data set"), _line(what, "what is charged")
-        asked, cost = _asked({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}, privacy, cost)
+        asked, cost = _request({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}, privacy, cost)
         about = _line(neighbours, "the kind of neighbours")
         with self._writing() as connection:
             price = self._price(connection, CURRENT, name, asked, cost, about, lock=True)
@@ -263,10 +263,10 @@ class Ledger(Pictured):
         )
 
     def attach(self, charge_id: int, receipt_json: str) -> None:
-        """Keep the receipt of a release with its charge, once: an attached receipt is never replaced.
+        """Stores the receipt of a release with its charge. An attached receipt is never replaced.
 
-        A receipt of geodp is refused if its data set, number of the charge, privacy, neighbours or cost are not those of the
-        entry. Any other JSON text, such as that of somebody else's mechanism, is compared in those of these fields that it has.
+        A receipt of geodp is refused if its data set, number of the charge, privacy, neighbours or cost differ from those of
+        the entry. Other JSON text, such as that of another program's mechanism, is compared only in those fields that it has.
         """
         if isinstance(charge_id, bool) or not isinstance(charge_id, Integral):
             raise TypeError(f"the number of a charge must be an int but is of type {type(charge_id).__name__}")
@@ -274,7 +274,7 @@ class Ledger(Pictured):
         with self._writing() as connection:
             entry = self._entry(connection, CURRENT, number)
             if entry is None:
-                raise LedgerError(f"the ledger {self._database.name} has no charge of that number: see its history")
+                raise LedgerError(f"the ledger {self._database.name} has no charge with that number: see its history")
             if entry.receipt is not None:
                 raise LedgerError(f"charge {number} has its receipt already: attach another release to its own charge")
             other = _contradicted(json.loads(receipt), entry)
@@ -287,10 +287,10 @@ class Ledger(Pictured):
     # ------------------------------------------------------------------ reading
 
     def check_receipt(self, receipt_json: str) -> str | None:
-        """``None`` if this very text is the receipt that the ledger keeps for the charge that it names, else a sentence why not.
+        """``None`` if the ledger keeps exactly this text as the receipt of the charge that it names, else a sentence why not.
 
-        A newline at the end, as files have it, does not count. Whoever may write to the ledger can change what it keeps: the
-        answer is as good as the ledger.
+        A newline at the end, as files have it, does not count. People who may write to the ledger can change what it keeps, so
+        the answer is only as trustworthy as the ledger.
         """
         receipt = _json(receipt_json)
         stored = json.loads(receipt)
@@ -320,12 +320,12 @@ class Ledger(Pictured):
         privacy: Privacy | None = None,
         neighbours: str = REPLACE_ONE,
     ) -> None:
-        """Raise what :meth:`charge` would raise if it were called now; nothing is charged, and nothing is set aside.
+        """Raises what :meth:`charge` would raise if it were called now. Nothing is charged or reserved.
 
-        It saves long work whose charge would be refused. Only the charge itself is safe against others who spend meanwhile.
+        This avoids long work whose charge would be refused. Others may still spend the budget before the charge itself.
         """
         name = _line(dataset, "the name of a data set")
-        asked, cost = _asked({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}, privacy, cost)
+        asked, cost = _request({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}, privacy, cost)
         about = _line(neighbours, "the kind of neighbours")
         with self._reading() as (connection, layout):
             self._price(connection, layout, name, asked, cost, about)
@@ -351,7 +351,7 @@ class Ledger(Pictured):
         )
 
     def total(self, dataset: str) -> Decimal | EpsilonDelta:
-        """The data set's total in its budget's unit: a Decimal, or two of them for epsilon and delta side by side."""
+        """The data set's total in its budget's unit: a Decimal, or two of them for epsilon and delta."""
         terms, _ = self._account(dataset)
         return terms.unit.value(terms.total)
 
@@ -388,7 +388,7 @@ class Ledger(Pictured):
     def _price(
         self, connection: Connection, layout: Layout, name: str, asked: Amount, cost: Cost, neighbours: str, *, lock: bool = False
     ) -> Amount:
-        """What the charge is in the budget's unit, if that much is left."""
+        """The charge in the budget's unit; raises if less than that is left."""
         terms = self._find(connection, layout, name, lock=lock)
         if not covers(neighbours, terms.neighbours):
             whose = "say whose each record is with unit= (or --unit), or " if terms.neighbours.endswith("person") else ""
@@ -410,7 +410,7 @@ class Ledger(Pictured):
 
     def _find(self, connection: Connection, layout: Layout, name: str, *, lock: bool = False) -> Terms:
         query = select(layout.datasets).where(layout.datasets.c.name == name)
-        # the lock on the row (SQLite has the whole file locked) makes all others wait who would charge this data set
+        # the lock on the row makes others who charge this data set wait (SQLite locks the whole file)
         row = connection.execute(query.with_for_update() if lock else query).one_or_none()
         if row is None:
             known = ", ".join(map(repr, _names(connection, layout)[:10])) or "none"
@@ -434,15 +434,15 @@ class Ledger(Pictured):
         return [self._amount(row, terms.unit.names) for row in rows]
 
     def _amount(self, row: Row[Any], names: tuple[str, ...]) -> Amount:
-        # a negative or unreadable entry was not written by this class, and must not bring budget back
+        # a negative or unreadable entry was not written by this class, and must not increase the budget
         try:
             return Amount(**{name: _read(row._mapping[name], name) for name in names})
         except (ValueError, TypeError):
             raise self._database.damaged() from None
 
     def _entry(self, connection: Connection, layout: Layout, number: int) -> Charge | None:
-        """The charge of that number, if there is one."""
-        if not 0 < number < 2**63:  # no database could even look for a number past 64 bits
+        """The charge with that number, if there is one."""
+        if not 0 < number < 2**63:  # databases cannot look up larger numbers
             return None
         row = connection.execute(select(layout.charges).where(layout.charges.c.id == number)).one_or_none()
         return None if row is None else self._charge(row, self._find(connection, layout, row.dataset))
@@ -507,7 +507,7 @@ class Ledger(Pictured):
             yield connection
 
     def _begin_writing(self, connection: Connection, create: bool) -> int:
-        """Start a transaction, with ``create`` make the tables if there are none, and return the version of the schema."""
+        """Starts a transaction, creates missing tables if ``create``, and returns the version of the schema."""
         self._database.begin_writing(connection)
         if create:
             self._database.lock_opening(connection)
@@ -517,7 +517,7 @@ class Ledger(Pictured):
         return self._version(connection)
 
     def _migrate(self) -> None:
-        """Bring an old ledger up to date in a transaction of its own; of several processes that try, one does it."""
+        """Upgrades an old ledger in a separate transaction. If several processes try, only one does it."""
         with self._connection() as connection:
             self._database.begin_writing(connection)
             self._database.lock_opening(connection)
@@ -527,7 +527,7 @@ class Ledger(Pictured):
                 connection.execute(update(SCHEMA).values(version=SCHEMA_VERSION))
 
     def _check_exists(self) -> None:
-        # SQLite would create the file; a mistyped path must not leave an empty ledger behind
+        # SQLite would create the file, and a mistyped path must not leave an empty ledger behind
         if self._database.missing():
             raise self._absent()
 
@@ -548,9 +548,9 @@ class Ledger(Pictured):
         return version
 
 
-def _reopen(url: URL, timeout: float, secretive: bool = False) -> Ledger:
+def _reopen(url: URL, timeout: float, leaves_out_secret: bool = False) -> Ledger:
     ledger = Ledger(url, timeout=timeout)
-    if secretive:
+    if leaves_out_secret:
         ledger._database = database_of(url, timeout, pickled=True)
     return ledger
 
@@ -561,12 +561,12 @@ def _rows(connection: Connection, layout: Layout, name: str) -> list[Row[Any]]:
 
 
 def _names(connection: Connection, layout: Layout) -> list[str]:
-    # sorted here: databases differ in their alphabets
+    # sorted here, because databases sort text differently
     return sorted(connection.scalars(select(layout.datasets.c.name)))
 
 
-def _asked(numbers: dict[str, Number | None], privacy: object, cost: object) -> tuple[Amount, Cost]:
-    """What is asked for, and its cost."""
+def _request(numbers: dict[str, Number | None], privacy: object, cost: object) -> tuple[Amount, Cost]:
+    """The requested amount, and its cost."""
     if privacy is not None and not isinstance(privacy, Privacy):
         raise TypeError(f"the privacy must be a notion of privacy but is of type {type(privacy).__name__}")
     if cost is not None and not isinstance(cost, Cost):
@@ -577,24 +577,26 @@ def _asked(numbers: dict[str, Number | None], privacy: object, cost: object) -> 
     if cost is None:
         return asked, cost_claimed(asked)
     if not cost.meets(asked.privacy):
-        raise ValueError(f"the cost ({cost}) does not keep the privacy asked for, {asked.privacy}: charge what is released")
+        raise ValueError(f"the cost ({cost}) exceeds the requested privacy, {asked.privacy}: charge what the release costs")
     _cost_text(cost)
     return asked, cost
 
 
 def _cost_text(cost: Cost) -> str:
-    """A cost as it is stored, after making sure that it can be read back."""
+    """The stored text of a cost, after checking that it can be read back."""
     try:
         stored = json.dumps(cost.to_dict(), allow_nan=False)
         if cost_from_dict(json.loads(stored)) == cost:
             return stored
     except (TypeError, ValueError, KeyError):
         pass
-    raise TypeError(f"a cost of type {type(cost).__name__} cannot be kept: use one that geodp.privacy.cost.cost_from_dict reads")
+    raise TypeError(
+        f"a cost of type {type(cost).__name__} cannot be stored: use one that geodp.privacy.cost.cost_from_dict reads"
+    )
 
 
 def _contradicted(receipt: object, entry: Charge) -> str | None:
-    """What a receipt says otherwise than the entry of its charge, or, if geodp wrote it, does not say; None if nothing."""
+    """The first field in which a receipt differs from its charge, or None. A receipt of geodp must have all fields."""
     if not isinstance(receipt, dict):
         return None
     ours = "geodp" in receipt
@@ -614,7 +616,7 @@ def _contradicted(receipt: object, entry: Charge) -> str | None:
     if not ours and "cost" not in receipt:
         return None
     try:
-        # receipts of earlier versions say epsilon alone, which is all there was
+        # receipts of earlier versions have only epsilon, since there was nothing else
         stated = receipt.get("cost", {"kind": PureCost.kind, "bound": said.get("epsilon")})
         same = cost_from_dict({name: value for name, value in stated.items() if name != "spends"}) == entry.cost
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -624,7 +626,7 @@ def _contradicted(receipt: object, entry: Charge) -> str | None:
 
 def _exhausted(name: str, terms: Terms, left: Amount, price: Amount, asked: Amount) -> str:
     def listed(text: Callable[[str], str]) -> str:
-        # a budget in epsilon alone needs no name for its number
+        # a budget in pure epsilon needs no name for its number
         return " and ".join(text(each) if terms.unit is PURE else f"{each} {text(each)}" for each in terms.unit.names)
 
     exact = all(asked.numbers.get(each, 0) == price.numbers[each] for each in terms.unit.names)
@@ -648,7 +650,7 @@ def _line(text: object, what: str) -> str:
 
 
 def _read(stored: object, name: str) -> Decimal:
-    """A stored amount; a release without delta has stored a zero."""
+    """A stored amount. A release without delta is stored with a zero."""
     if name == "delta" and stored == "0":
         return Decimal(0)
     if not isinstance(stored, str):
@@ -661,7 +663,7 @@ def _texts(amount: Amount) -> dict[str, str]:
 
 
 def _today() -> str:
-    # no finer: the time of a charge tells how long the work before it took, which may depend on the data
+    # only the day: the time of a charge shows how long the work before it took, which may depend on the data
     return datetime.now(UTC).date().isoformat()
 
 

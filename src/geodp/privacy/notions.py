@@ -1,6 +1,6 @@
 """Four notions of privacy, and one way to ask for any of them.
 
-A mechanism is private if its output distributions ``P`` and ``Q`` on neighbouring data sets are close. How close:
+A mechanism is private if its output distributions ``P`` and ``Q`` on neighbouring data sets are close. The notions say how close:
 
 =============================  ======================  ==================================================================
 :class:`PureDP`                ``epsilon``             ``P(A) <= exp(epsilon) Q(A)`` for every event ``A``
@@ -135,7 +135,7 @@ class GaussianDP(Privacy):
 
 
 def privacy_of(epsilon: Any = None, delta: Any = None, rho: Any = None, mu: Any = None) -> Privacy:
-    """The privacy that is asked for, in exactly one of four ways.
+    """The privacy for the given numbers, in exactly one of four notions.
 
     >>> privacy_of(epsilon=1.0, delta=1e-6)
     ApproximateDP(epsilon=1.0, delta=1e-06)
@@ -165,7 +165,7 @@ def privacy_of(epsilon: Any = None, delta: Any = None, rho: Any = None, mu: Any 
 
 
 def _set_positive(privacy: Privacy, name: str) -> None:
-    """Make a number of the notion a float, or say what is wrong with it."""
+    """Sets a number of the notion to a float; raises if it is not positive and finite."""
     value = real_number(getattr(privacy, name), name)
     if not 0.0 < value < math.inf:
         raise ValueError(f"{name} must be positive and finite but is {value}")

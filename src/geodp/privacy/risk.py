@@ -1,18 +1,18 @@
-r"""What a release means to a person: how sure others can become of something about one record.
+r"""What a release means for a person: how sure others can become of something about one record.
 
-All of it follows from the privacy curve, for whoever knows everything but one record, and has any computing power. Let ``P`` and
-``Q`` be the laws of what is released for two neighbouring data sets.
+Everything here follows from the privacy curve, for an attacker who knows everything but one record and has unlimited computing
+power. Let ``P`` and ``Q`` be the laws of the output for two neighbouring data sets.
 
-* *Advantage*: chances of "this one" under ``P`` and under ``Q`` differ by at most ``delta(0)``. So a guess between two equally
-  likely data sets is right with chance at most ``(1 + delta(0))/2``.
-* *Accusing*: who says "this one" with chance ``a`` under ``Q`` says so with chance at most ``1 - f(a)`` under ``P``. Here ``f``
-  is the trade-off function (:meth:`geodp.privacy.cost.Cost.tradeoff`).
-* *Becoming sure*: odds after seeing an answer are odds before times ``exp(L)``, with the loss ``L = log dP/dQ`` of that answer.
-  It is at most the pure epsilon, if there is one. In any case, for every ``e < l``,
+* *Advantage*: the probabilities of guessing "this one" under ``P`` and under ``Q`` differ by at most ``delta(0)``. So a guess
+  between two equally likely data sets is right with probability at most ``(1 + delta(0))/2``.
+* *Accusing*: an attacker who says "this one" with probability ``a`` under ``Q`` says so with probability at most ``1 - f(a)``
+  under ``P``. Here ``f`` is the trade-off function (:meth:`geodp.privacy.cost.Cost.tradeoff`).
+* *Becoming sure*: the odds after seeing an answer are the odds before times ``exp(L)``, with the loss ``L = log dP/dQ`` of that
+  answer. It is at most the pure epsilon, if there is one. In any case, for every ``e < l``,
 
   .. math:: P(L > l) \le \frac{\delta(e)}{1 - \exp(e - l)},
 
-  since ``delta(e) = E_P (1 - exp(e - L))_+``: so ``l`` is passed with a chance that can be named.
+  since ``delta(e) = E_P (1 - exp(e - L))_+``. This bounds the probability that the loss exceeds ``l``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from geodp.privacy.cost import Cost
 from geodp.privacy.curves import minimum
 from geodp.privacy.neighbours import REPLACE_ONE
 
-#: The chance with which a statement about becoming sure may fail, where there is no pure epsilon.
+#: The probability with which a statement about becoming sure may fail, if there is no pure epsilon.
 CHANCE = 1e-5
 
 
 @runtime_checkable
 class Costed(Protocol):
-    """A release: it has a cost, and neighbours that this is about."""
+    """A release: it has a cost and a kind of neighbours."""
 
     @property
     def cost(self) -> Cost: ...
@@ -45,18 +45,18 @@ class Costed(Protocol):
 @final
 @dataclass(frozen=True)
 class Risk:
-    """What anyone can learn about one record or person from what was released: upper bounds, from public numbers alone.
+    """Upper bounds, from public numbers alone, on what anyone can learn about one record or person from releases.
 
-    ``bounds`` are costs that are each true of the releases; every answer is the best that follows from one of them.
+    ``bounds`` are costs that each hold for the releases. Every answer is the best bound that follows from one of them.
 
     >>> from geodp.privacy.cost import LaplaceCost
     >>> found = Risk((LaplaceCost(1.0, 6),))
     >>> round(found.advantage, 3), round(found.true_positive_rate(0.01), 4), round(found.posterior(0.5), 3)
     (0.168, 0.0236, 0.731)
     >>> print(found)
-    who guesses which of two possible records somebody has is right at most 58.5% of the time, instead of 50%
-    somebody who is 50% sure of it may become at most 73.2% sure
-    an attack that wrongly accuses 1% finds at most 2.4% of those it is right about
+    someone who guesses which of two possible records a person has is right at most 58.5% of the time, instead of 50%
+    someone who is 50% sure of it may become at most 73.2% sure
+    an attack with a false-positive rate of 1% has a true-positive rate of at most 2.4%
     """
 
     bounds: tuple[Cost, ...]
@@ -64,16 +64,16 @@ class Risk:
 
     @property
     def advantage(self) -> float:
-        """By how much a guess which of two neighbouring data sets was used can be better than chance: 0 to 1."""
+        """How much better than chance anyone can guess which of two neighbouring data sets was used: 0 to 1."""
         return min(cost.advantage for cost in self.bounds)
 
     @property
     def accuracy(self) -> float:
-        """The chance of a right guess between two data sets that are equally likely before."""
+        """The largest probability of a right guess between two neighbouring data sets that were equally likely."""
         return 0.5 + 0.5 * self.advantage
 
     def true_positive_rate(self, false_positive_rate: float) -> float:
-        """How many of the guilty can be found by whoever accuses this part of the innocent.
+        """The largest true-positive rate of an attack with this false-positive rate.
 
         >>> from geodp.privacy.cost import PureCost
         >>> round(Risk((PureCost(1.0),)).true_positive_rate(0.01), 4)  # e times as many
@@ -85,14 +85,14 @@ class Risk:
         return min(1.0, 1.0 - max(cost.tradeoff(rate) for cost in self.bounds))
 
     def loss(self, chance: float = 0.0) -> float:
-        """The privacy loss that is passed with at most this chance; infinite if there is none."""
+        """A privacy loss that is exceeded with at most this probability; infinite if none is known."""
         chance = real_number(chance, "the chance")
         if not 0.0 <= chance < 1.0:
             raise ValueError(f"the chance must be from 0 to below 1 but is {chance:g}")
         return min(_loss(cost, chance) for cost in self.bounds)
 
     def posterior(self, prior: float, chance: float = 0.0) -> float:
-        """How sure somebody may become of what is true, who was ``prior`` sure; but for a ``chance``.
+        """How sure someone may become of a true fact who was ``prior`` sure of it, except with probability ``chance``.
 
         >>> from geodp.privacy.cost import GaussianCost, PureCost
         >>> round(Risk((PureCost(1.0),)).posterior(0.5), 3), round(Risk((PureCost(1.0),)).posterior(0.01), 4)
@@ -109,26 +109,26 @@ class Risk:
         return min(1.0, prior / (prior + (1.0 - prior) * math.exp(-loss)) * (1.0 + 1e-14))
 
     def sentences(self, prior: float = 0.5, false_positive_rate: float = 0.01, chance: float = CHANCE) -> list[str]:
-        """The same in words; percentages are rounded up. The chance is used where there is no pure epsilon."""
+        """The bounds in words, with percentages rounded up. ``chance`` is used only if there is no pure epsilon."""
         sure = math.isfinite(self.loss())
         becomes = self.posterior(prior, 0.0 if sure else chance)
-        unless = "" if sure else f", except with chance {chance:g}"
+        unless = "" if sure else f", except with probability {chance:g}"
         return [
-            f"who guesses {self._secret} is right at most {_percent(self.accuracy)} of the time, instead of 50%",
-            f"somebody who is {_percent(prior)} sure of it may become at most {_percent(becomes)} sure{unless}",
-            f"an attack that wrongly accuses {_percent(false_positive_rate)} finds at most "
-            f"{_percent(self.true_positive_rate(false_positive_rate))} of those it is right about",
+            f"someone who guesses {self._secret} is right at most {_percent(self.accuracy)} of the time, instead of 50%",
+            f"someone who is {_percent(prior)} sure of it may become at most {_percent(becomes)} sure{unless}",
+            f"an attack with a false-positive rate of {_percent(false_positive_rate)} has a true-positive rate of at most "
+            f"{_percent(self.true_positive_rate(false_positive_rate))}",
         ]
 
     @property
     def _secret(self) -> str:
         unit = "person" if self.neighbours.endswith("person") else "record"
         if self.neighbours.startswith("add"):
-            return f"whether somebody's {'data are' if unit == 'person' else 'record is'} among the data"
-        return f"which of two possible {'sets of records' if unit == 'person' else 'records'} somebody has"
+            return f"whether a person's {'records are' if unit == 'person' else 'record is'} among the data"
+        return f"which of two possible {'sets of records' if unit == 'person' else 'records'} a person has"
 
     def to_dict(self, prior: float = 0.5, false_positive_rate: float = 0.01, chance: float = CHANCE) -> dict[str, float | None]:
-        """The numbers of :meth:`sentences`, for programs; ``posterior`` is null where only the one with a chance is known."""
+        """The numbers of :meth:`sentences`, for programs. ``posterior`` is null if it is known only up to ``chance``."""
         sure = math.isfinite(self.loss())
         return {
             "advantage": self.advantage,
@@ -152,9 +152,9 @@ def risk(released: Cost | Budget | Costed) -> Risk:
     >>> from geodp import SPD, Ball, private_mean, risk
     >>> release = private_mean(np.tile(np.eye(2), (1000, 1, 1)), Ball(SPD(2), np.eye(2), radius=1.0), epsilon=0.5)
     >>> print(risk(release))
-    who guesses which of two possible records somebody has is right at most 62.3% of the time, instead of 50%
-    somebody who is 50% sure of it may become at most 62.3% sure
-    an attack that wrongly accuses 1% finds at most 1.7% of those it is right about
+    someone who guesses which of two possible records a person has is right at most 62.3% of the time, instead of 50%
+    someone who is 50% sure of it may become at most 62.3% sure
+    an attack with a false-positive rate of 1% has a true-positive rate of at most 1.7%
     """
     match released:
         case Cost():
@@ -163,7 +163,7 @@ def risk(released: Cost | Budget | Costed) -> Risk:
             return Risk(tuple(released.bounds), released.neighbours)
         case Costed():
             return Risk((released.cost,), released.neighbours)
-    raise TypeError(f"a risk is that of a release, of a budget or of a cost, not of an object of type {type(released).__name__}")
+    raise TypeError(f"risk takes a release, a budget or a cost, not an object of type {type(released).__name__}")
 
 
 def _loss(cost: Cost, chance: float) -> float:
@@ -171,7 +171,7 @@ def _loss(cost: Cost, chance: float) -> float:
         return cost.epsilon
 
     def passed(e: float) -> float:
-        """A loss that is passed with at most the chance, by the inequality above for ``e``; any ``e`` gives a true one."""
+        """A loss that is exceeded with at most the chance, by the inequality above. Any ``e`` gives a true bound."""
         part = cost.delta_at(e) / chance
         return e - math.log1p(-part) if part < 1.0 else 1e300
 
@@ -181,7 +181,7 @@ def _loss(cost: Cost, chance: float) -> float:
 
 
 def _percent(part: Any) -> str:
-    """A part of one in percent, rounded up to three digits, and near certainty to more."""
+    """A fraction in percent, rounded up to three digits, or to more near 100%."""
     number = 100.0 * float(part)
     if number <= 0.0:
         return "0%"

@@ -1,4 +1,4 @@
-"""Parts of an amount of privacy, for releases that are made of several."""
+"""Splitting an amount of privacy among the parts of a release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, Ze
 
 
 def split(privacy: Privacy, shares: Sequence[float]) -> list[Privacy]:
-    """Parts of an amount of privacy that together keep it; approximate privacy is split through the larger of epsilon and rho.
+    """Splits an amount of privacy by ``shares``; the parts together cost at most the whole.
+
+    Approximate privacy is split through pure epsilon or through rho, whichever leaves a selection the larger epsilon.
 
     >>> split(PureDP(1.0), [0.5, 0.5])[0].epsilon < 0.5, split(ZeroConcentratedDP(0.1), [1.0])[0].rho <= 0.1
     (True, True)
@@ -28,11 +30,11 @@ def split(privacy: Privacy, shares: Sequence[float]) -> list[Privacy]:
             pure, concentrated = PureDP(privacy.epsilon * min(safe)), ZeroConcentratedDP(rho * min(safe))
             better = selection_epsilon(concentrated) > selection_epsilon(pure)
             return split(ZeroConcentratedDP(rho) if better else PureDP(privacy.epsilon), shares)
-    raise TypeError(f"{privacy!r} is no notion of privacy")
+    raise TypeError(f"{privacy!r} is not a notion of privacy")
 
 
 def set_aside(privacy: Privacy, shares: Sequence[float]) -> tuple[list[Privacy], Privacy]:
-    """Small parts of an amount of privacy, and the rest of it; together they keep it. All of delta stays with the rest.
+    """Small parts of an amount of privacy, and the rest. Together they cost at most the whole. All of delta stays with the rest.
 
     >>> (count,), rest = set_aside(ApproximateDP(1.0, 1e-6), [0.1])
     >>> count.epsilon < 0.1, rest.epsilon < 0.9, rest.delta
@@ -50,7 +52,7 @@ def set_aside(privacy: Privacy, shares: Sequence[float]) -> tuple[list[Privacy],
 
 
 def share_of(privacy: Privacy, share: float) -> Privacy:
-    """A part of an amount of privacy, delta included: a part and the part that is left keep it together.
+    """A part of an amount of privacy, including delta. This part and the remaining one together cost at most the whole.
 
     >>> share_of(ApproximateDP(1.0, 1e-6), 0.2)
     ApproximateDP(epsilon=0.2, delta=2e-07)
@@ -64,11 +66,11 @@ def share_of(privacy: Privacy, share: float) -> Privacy:
             return ZeroConcentratedDP(privacy.rho * share)
         case PureDP():
             return PureDP(privacy.epsilon * share)
-    raise TypeError(f"{privacy!r} is no notion of privacy")
+    raise TypeError(f"{privacy!r} is not a notion of privacy")
 
 
 def halves(privacy: Privacy) -> Privacy:
-    """What two releases may spend each, so that both together keep an amount of privacy.
+    """What each of two releases may spend so that both together stay within an amount of privacy.
 
     >>> halves(ApproximateDP(1.0, 1e-6)).delta < 5.1e-7, halves(GaussianDP(1.0)).mu < 0.70711
     (True, True)

@@ -1,4 +1,4 @@
-"""Records that can be read again and again: arrays, memory maps, chunks and Dask arrays behind one contract."""
+"""Records that can be read several times: arrays, memory maps, chunks and Dask arrays behind one contract."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from geodp.inputs import Array, refuse_mask
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.manifold import Manifold
 
-#: Bytes of records read at a time by each core: fewer if there are not enough records to go round.
+#: Bytes of records that each core reads at a time; less if there are too few records for all cores.
 _CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
-#: And no fewer records than this, however large they are.
+#: A core reads at least this many records at a time, however large they are.
 _LEAST_ROWS = 32
-#: Arrays up to this many bytes are copied and clipped once; larger ones are clipped in every pass. On disk, less is worth it.
+#: Arrays up to this many bytes are copied and clipped once; larger ones are clipped in every pass. On disk the limit is lower.
 _KEPT_IN_MEMORY, _KEPT_FROM_DISK = 1 << 30, 1 << 26
 
 Report = Callable[[int], None]
@@ -40,12 +40,12 @@ B = TypeVar("B")
 
 
 class RecordsError(ValueError):
-    """Records could not be read or summed; what was wrong is known by its kind only."""
+    """Records could not be read or summed. The message gives only the kind of the error."""
 
 
 @dataclass(frozen=True, repr=False)
 class Reading:
-    """What reading records once says: the pass at the centre, which clipping makes anyway, and the pass that was asked for."""
+    """The result of reading records once: the pass at the centre, which clipping computes anyway, and the requested pass."""
 
     center: Pass
     asked: Pass
@@ -55,7 +55,7 @@ class Reading:
 
 
 class Records(ABC):
-    """Private records and their weights (equal if ``None``), of which a solver sees nothing but a :class:`Pass` at a time."""
+    """Private records and their weights (equal if ``None``). A solver sees only one :class:`Pass` at a time."""
 
     def __init__(self, ball: Ball, weights: Array | None, count: int | None) -> None:
         self.ball, self.weights, self.count = ball, weights, count
@@ -64,10 +64,10 @@ class Records(ABC):
 
     @abstractmethod
     def evaluate(self, p: Array, report: Report) -> Pass:
-        """One pass over the clipped records at ``p``; ``report`` is told how many are done."""
+        """One pass over the clipped records at ``p``; calls ``report`` with the number of records done."""
 
     def check_count(self, done: int) -> None:
-        """Every pass must meet as many records as the one before it, and there must be some."""
+        """Checks that every pass sees the same number of records, at least one."""
         if done == 0:
             raise ValueError("the mean needs at least one record but there are 0")
         if self.weights is not None and done != len(self.weights):
@@ -77,10 +77,10 @@ class Records(ABC):
         self.count = done
 
     def check_same(self, center: Pass) -> None:
-        """Every pass must meet the same records: their mean logarithm at the centre stays as it was, up to rounding.
+        """Checks that every pass sees the same records: their mean logarithm at the centre must not change beyond rounding.
 
-        Rounding, because another worker or other chunks may add them up in another way. What changes by less than that does
-        not keep the mean from its tolerance.
+        It may change by rounding, because another worker or other chunks may sum in another order. A smaller change cannot
+        push the mean out of its tolerance.
         """
         if self._first is None:
             self._first = center
@@ -89,36 +89,36 @@ class Records(ABC):
         moved = np.linalg.vector_norm((center.log - first.log) + (center.log_low - first.log_low)) / mass
         rounding = 2.0 * ball.manifold.log_rounding(ball.center, ball.reach) + 2.0 * sum_rounding(ball.reach)
         if moved > rounding or abs(center.square - first.square) / mass > 2.0 * ball.reach * rounding:
-            raise RecordsError("the records changed between two passes over them: give records that are the same every time")
+            raise RecordsError("the records changed between two passes: give records that are the same every time they are read")
 
 
 def read_once(evaluator: Evaluator, ball: Ball, p: Array, records: Array, weights: Array | None) -> Reading:
-    """Clips records, which are ours to change, and makes the passes over them at the centre and at ``p``."""
+    """Clips the records in place, and computes their passes at the centre and at ``p``."""
     center = evaluator.clip(ball, records, weights)
     return Reading(center, center if p is ball.center else evaluator.evaluate(p, records, weights))
 
 
 def failed(kind: str) -> RecordsError:
-    """What is said of a failure of this kind."""
+    """The error that reports a failure of this kind."""
     dead = kind == "KilledWorker"
     hint = (
-        "the workers that tried died, most often for lack of memory: use smaller blocks"
+        "the workers died, most often for lack of memory: use smaller blocks"
         if dead
         else "to see it, read them without a release, such as with numpy.asarray"
     )
-    return RecordsError(f"reading the records failed with {kind}, whose text may hold data and is not shown: {hint}")
+    return RecordsError(f"reading the records failed with {kind}; its text is hidden because it may hold data: {hint}")
 
 
 @contextmanager
-def only_the_kind() -> Iterator[None]:
-    """Lets nothing but the kind of an exception out of code that is not ours: its text may quote a record."""
+def hiding_error_text() -> Iterator[None]:
+    """Replaces exceptions of foreign code by errors that show only their kind, because their text may quote a record."""
     try:
         yield
-    except FileError:  # which says public things only
+    except FileError:  # its text is public
         raise
     except (KeyboardInterrupt, GeneratorExit):
         raise
-    except BaseException as error:  # a panic of a library in Rust is no Exception
+    except BaseException as error:  # a panic in a Rust library is not an Exception
         raise failed(type(error).__name__) from None
 
 
@@ -134,7 +134,7 @@ def open_records(x: Any, ball: Ball, weights: ArrayLike | None) -> Records:
 
 
 def count_records(x: Any, manifold: Manifold) -> int:
-    """How many records ``x`` holds, without looking at their values."""
+    """The number of records in ``x``, without looking at their values."""
     if is_dask(x):
         from geodp.records.dask_arrays import count_rows
 
@@ -146,42 +146,42 @@ def count_records(x: Any, manifold: Manifold) -> int:
 
 
 def chunks_of(x: Any, manifold: Manifold, room: Room = np.empty) -> Iterator[Array]:
-    """Copies of the records of anything but a Dask array, a chunk at a time, in float64, in ``room``."""
+    """Copies of the records, one chunk at a time, as float64 in arrays from ``room``. Not for Dask arrays."""
     _refuse(x)
     chunks = _chunks_of(x, manifold)
     return _split([as_array(x)] if chunks is None else chunks(), manifold, room)
 
 
-def discreet(x: Any, manifold: Manifold) -> Any:
-    """The same records; where code that is not ours reads them, such as a function, its exceptions tell only their kind."""
+def with_errors_hidden(x: Any, manifold: Manifold) -> Any:
+    """The same records. If foreign code reads them, such as the caller's function, its exceptions show only their kind."""
     if is_dask(x) or isinstance(x, np.memmap):
         return x
     if isinstance(x, np.ndarray):
-        return np.asarray(x)  # without the methods of a subclass, which are not ours
-    with only_the_kind():
-        is_array_like(x)  # if even asking fails, it fails here and not in what follows
+        return np.asarray(x)  # drops the methods of a subclass, which are foreign code
+    with hiding_error_text():
+        is_array_like(x)  # fails here, with its text hidden, if it fails at all
     _refuse(x)
-    with only_the_kind():
+    with hiding_error_text():
         chunks = _chunks_of(x, manifold)
     if chunks is None:
-        return as_array(x, only_the_kind)
+        return as_array(x, hiding_error_text)
 
     def read() -> Iterator[Any]:
         end = object()
-        with only_the_kind():
+        with hiding_error_text():
             source = iter(chunks())
         while True:
-            with only_the_kind():
+            with hiding_error_text():
                 chunk = next(source, end)
             if chunk is end:
                 return
-            yield as_array(chunk, only_the_kind)
+            yield as_array(chunk, hiding_error_text)
 
     return read
 
 
 def is_dask(x: Any) -> bool:
-    """Whether ``x`` is a Dask array, without importing Dask for those who do not use it."""
+    """Whether ``x`` is a Dask array. Does not import Dask."""
     return "dask.array" in sys.modules and isinstance(x, sys.modules["dask.array"].Array)
 
 
@@ -198,10 +198,10 @@ class ChunkedRecords(Records):
         self._kept: list[Array] | None = None
 
     def evaluate(self, p: Array, report: Report) -> Pass:
-        return self._evaluate_anew(p, report) if self._kept is None else self._evaluate_kept(p, self._kept, report)
+        return self._evaluate_again(p, report) if self._kept is None else self._evaluate_kept(p, self._kept, report)
 
-    def _evaluate_anew(self, p: Array, report: Report) -> Pass:
-        """Reads and clips every record: whoever changes them meanwhile, no record outside the ball is ever met."""
+    def _evaluate_again(self, p: Array, report: Report) -> Pass:
+        """Reads and clips every record. So the pass never sees a record outside the ball, even if someone changes the data."""
         if self._is_small and self._may_keep:
             for weights, chunk in self._chunks(self._open()):
                 self._kept = [chunk]
@@ -223,7 +223,7 @@ class ChunkedRecords(Records):
                 else:
                     self._memory.give(chunk)
                 report(total.asked.count)
-        assert total is not None  # no records are refused
+        assert total is not None  # empty data are refused earlier
         if self._may_keep:
             self._kept = clipped
         else:
@@ -248,7 +248,7 @@ class ChunkedRecords(Records):
 
     @property
     def _is_small(self) -> bool:
-        """Whether there is one chunk only, which needs no threads."""
+        """Whether there is only one chunk, which needs no threads."""
         return self.count is not None and 8 * self.count * math.prod(self.ball.manifold.point_shape) <= _LEAST_BYTES
 
     def _chunks(self, chunks: Iterator[Array]) -> Iterator[tuple[Array | None, Array]]:
@@ -264,7 +264,7 @@ class ChunkedRecords(Records):
 
 
 class Memory:
-    """Memory for chunks that is used again and again: to be given new memory takes longer than to compute with it."""
+    """Reuses the memory of chunks, because allocating it takes longer than computing with it."""
 
     def __init__(self) -> None:
         self._free: list[Array] = []
@@ -280,7 +280,7 @@ class Memory:
 
 
 def _source(x: Any, manifold: Manifold, room: Room = np.empty) -> tuple[Callable[[], Iterator[Array]], bool]:
-    """A function that copies the chunks of ``x`` anew, to ``room``, and whether clipped chunks may be kept in memory."""
+    """A function that copies the chunks of ``x`` again, to ``room``, and whether clipped chunks may be kept in memory."""
     _refuse(x)
     chunks = _chunks_of(x, manifold)
     if chunks is not None:
@@ -291,7 +291,7 @@ def _source(x: Any, manifold: Manifold, room: Room = np.empty) -> tuple[Callable
         return (lambda: _split([array], manifold, room)), False
 
     def parts() -> Iterator[Array]:
-        rest = np.empty(array.size)  # one large piece of memory, which is had much sooner than many small ones
+        rest = np.empty(array.size)  # one large allocation is much faster than many small ones
 
         def next_part(shape: tuple[int, ...]) -> Array:
             nonlocal rest
@@ -304,33 +304,33 @@ def _source(x: Any, manifold: Manifold, room: Room = np.empty) -> tuple[Callable
 
 
 def _on_disk(array: Any) -> bool:
-    """Whether the array is a view of a file, be it several views away, such as behind ``numpy.asarray`` of a memory map."""
-    # only what NumPy and Python themselves make leads on: other owners of memory may name themselves as their own base
+    """Whether the array is a view of a file, perhaps through other views, such as ``numpy.asarray`` of a memory map."""
+    # follow only bases made by NumPy and Python themselves: other objects may name themselves as their base
     while isinstance(array, np.ndarray | memoryview) and not isinstance(array, np.memmap):
         array = array.obj if isinstance(array, memoryview) else array.base
     return isinstance(array, np.memmap | mmap.mmap)
 
 
 def _refuse(x: Any) -> None:
-    """A sentence about what cannot be records, or cannot be read twice."""
+    """Raises for objects that cannot be records or cannot be read twice."""
     if is_array_like(x):
         return
     if isinstance(x, Mapping):
-        raise TypeError("x is a mapping from names to something, but records are an array, a list of chunks or a function")
+        raise TypeError("x is a mapping, but records are an array, a list of chunks or a function")
     if isinstance(x, Iterator):
         raise TypeError(
-            "x is an iterator, which can be read only once, and the mean reads the data several times: "
+            "x is an iterator, which can be read only once, but the mean reads the data several times: "
             "give a list of chunks, or a function that returns a new iterator"
         )
 
 
 def is_array_like(x: Any) -> bool:
-    """Whether it says itself how to become an array: a table of pandas, say, which would otherwise be taken for chunks."""
+    """Whether ``x`` can convert itself to an array, as a pandas table can, which would otherwise be read as chunks."""
     return isinstance(x, memoryview) or callable(getattr(x, "__array__", None))
 
 
 def _chunks_of(x: Any, manifold: Manifold) -> Callable[[], Iterable[Any]] | None:
-    """A function that reads the chunks of ``x`` anew, or None if ``x`` is to be one array."""
+    """A function that reads the chunks of ``x`` again, or None if ``x`` is one array."""
     if is_array_like(x):
         return None
     if callable(x):
@@ -343,7 +343,7 @@ def _chunks_of(x: Any, manifold: Manifold) -> Callable[[], Iterable[Any]] | None
 
 
 def _split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Array]:
-    """Copies of smaller chunks, in float64."""
+    """Copies the chunks, as float64, cut into smaller ones."""
     record = 8 * math.prod(manifold.point_shape)
     for chunk in chunks:
         array = as_array(chunk)
@@ -353,7 +353,7 @@ def _split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Ar
 
 
 def as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> Any:
-    """An array, if it is none yet; ``guard`` watches the code that makes it one. A masked one is refused wherever it hides."""
+    """``x`` as an array, converted under ``guard``. Masked arrays are refused, also inside lists."""
     with guard():
         parts = list(x) if isinstance(x, list | tuple) else [x]
     for part in parts:
@@ -365,11 +365,11 @@ def as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcon
 
 
 def slices(array: Array, rows: int, room: Room = np.empty) -> Iterator[Array]:
-    """So many rows at a time, in float64: copies, since others may write to the array at any time."""
+    """Copies of ``rows`` rows at a time, as float64. Copies, because others may write to the array at any time."""
     for start in range(0, len(array), rows):
         part = array[start : start + rows]
         records = room(part.shape)
-        with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
+        with np.errstate(all="ignore"):  # a warning about the conversion would reveal something about a value
             np.copyto(records, part, casting="unsafe")
         yield records
 
@@ -410,12 +410,12 @@ def _checked_weights(weights: ArrayLike) -> Array:
         raise ValueError(f"the weights have shape {array.shape} but must have shape (n,)")
     if not (np.isfinite(array).all() and (array >= 0.0).all() and (array > 0.0).any()):
         raise ValueError("the weights must be finite and non-negative, with a positive sum")
-    array = array / array.max()  # so that the sum stays finite
+    array = array / array.max()  # keeps the sum finite
     return array / array.sum()
 
 
 def one_blas_thread() -> Any:
-    # the threads of the linear algebra library would only get in the way of those that share out the chunks
+    # the threads of the linear algebra library would compete with those that work on the chunks
     return _libraries().limit(limits=1, user_api="blas")
 
 
@@ -426,7 +426,7 @@ def _libraries() -> ThreadpoolController:
 
 @cache
 def pool(process: int) -> ThreadPoolExecutor:
-    """The threads of this process; a forked child has none of its parent's and starts its own."""
+    """The threads of this process. A forked child does not inherit them and starts its own."""
     return ThreadPoolExecutor(cores(), thread_name_prefix="geodp")
 
 
@@ -434,12 +434,12 @@ def cores() -> int:
     """The cores this process may use."""
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not every system can tell
+    except AttributeError:  # some systems cannot say
         return os.cpu_count() or 1
 
 
 def in_order(threads: ThreadPoolExecutor, work: Callable[[A], B], items: Iterator[A]) -> Iterator[B]:
-    """``map(work, items)`` in the threads, holding at most two items a core; a single item is not worth a thread."""
+    """``map(work, items)`` in threads, with at most two items a core in memory; a single item gets no thread."""
     first_two = list(islice(items, 2))
     if len(first_two) < 2:
         yield from map(work, first_two)

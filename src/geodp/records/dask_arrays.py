@@ -1,8 +1,8 @@
 """Records in a Dask array: one map-reduce over its blocks for each pass.
 
-Workers read, clip and sum their blocks where they are; what travels is the point, to them, and one :class:`Pass` a group of
-blocks, back. Sums carry their rounding error along through every level of the reduction, so the error bound of the mean
-does not grow with the number of blocks. A lost worker's blocks are read again by another: the same blocks give the same pass.
+Workers read, clip and sum their blocks where the blocks are. They receive the point and send back one :class:`Pass` for each
+group of blocks. Sums keep track of their rounding error at every level of the reduction, so the error bound of the mean does
+not grow with the number of blocks. If a worker is lost, another reads its blocks again: the same blocks give the same pass.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from geodp.compute.passes import Evaluator, Pass
 from geodp.inputs import Array
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.manifold import Manifold
-from geodp.records.chunks import Reading, Records, Report, check_shape, failed, only_the_kind, read_block, slices
+from geodp.records.chunks import Reading, Records, Report, check_shape, failed, hiding_error_text, read_block, slices
 
-#: Passes added up by one task.
+#: The number of passes that one task adds up.
 _FAN_IN = 16
-#: So many sums are added up by the caller, which can report progress by them.
+#: The number of sums that the caller adds up itself, reporting progress as they arrive.
 _ENOUGH = 64
-#: How often a task that failed, such as a read over the network, is tried again.
+#: How often a failed task, such as a read over the network, is tried again.
 _RETRIES = 3
 
 
 class DaskRecords(Records):
-    """Records in the blocks of a Dask array, which may be larger than any memory; they must be the same in every pass."""
+    """Records in the blocks of a Dask array, which may be larger than memory. They must be the same in every pass."""
 
     def __init__(self, x: da.Array, ball: Ball, weights: Array | None) -> None:
         check_shape(x, ball.manifold)
@@ -82,7 +82,7 @@ def sum_rows(x: da.Array, manifold: Manifold, summand: Callable[[Array], Any]) -
 
 
 class _BlockSum:
-    """A sum over the records of a block; what it holds is in no text that Dask may log."""
+    """A sum over the records of a block. Its ``repr``, which Dask may log, shows nothing of what it holds."""
 
     def __init__(self, summand: Callable[[Array], Any], manifold: Manifold) -> None:
         self._summand, self._manifold = summand, manifold
@@ -103,11 +103,11 @@ class _BlockSum:
 
 
 def _map_rows(function: Any, x: da.Array, weights: da.Array | None) -> da.Array:
-    """One object a block of rows. As a block-wise operation it is fused with what makes the block, which is then never kept."""
+    """One object for each block of rows. Dask fuses this with the operation that makes the block, so no block is kept."""
     axes = tuple(range(x.ndim))
     more = () if weights is None else (weights, (0,))
     meta: NDArray[Any] = np.empty(0, dtype=object)
-    # Dask would name the tasks by a hash of the function, which holds a private point, and write the names to its logs
+    # by default Dask names the tasks by a hash of the function, which holds a private point, and logs the names
     name = f"geodp-{uuid4().hex}"
     return da.blockwise(
         function, (0,), x, axes, *more, name=name, concatenate=True, adjust_chunks={0: _one}, dtype=object, meta=meta
@@ -123,14 +123,16 @@ def _length(block: Array) -> NDArray[Any]:
 
 
 class _BlockPass:
-    """The pass over a block at a point, which depends on the data: it is in no text that Dask may log."""
+    """The pass over a block at a point. The point depends on the data, so ``repr``, which Dask may log, does not show it."""
 
     def __init__(self, ball: Ball, p: Array, kind: type[Evaluator]) -> None:
-        self._ball, self._p, self._kind = ball, p, kind  # the same kind on all workers, whose sums must fit together
+        self._ball, self._p, self._kind = ball, p, kind  # all workers must use the same kind, because their sums are added
 
     def __call__(self, block: Array, weights: Array | None = None) -> NDArray[Any]:
         ball = self._ball
-        p = ball.center if np.array_equal(self._p, ball.center) else self._p  # evaluators ask whether it is the centre
+        p = (
+            ball.center if np.array_equal(self._p, ball.center) else self._p
+        )  # evaluators test by identity whether it is the centre
         try:
             return _boxed(read_block(self._kind(ball.manifold), ball, p, block, weights))
         except (KeyboardInterrupt, GeneratorExit):
@@ -149,7 +151,7 @@ def _boxed(value: object) -> NDArray[Any]:
 
 
 def _sums(parts: da.Array) -> Iterator[Any]:
-    """Sums of :data:`_FAN_IN` parts each, and of these again, until few are left: those, in order, as they come in."""
+    """Adds :data:`_FAN_IN` parts at a time, and their sums again, until few are left; yields those in order as they arrive."""
     (parts,) = dask.optimize(parts)
     graph, keys, name = dict(parts.__dask_graph__()), list(parts.__dask_keys__()), f"geodp-sum-{uuid4().hex}"
     start = 0
@@ -168,9 +170,9 @@ def _add(parts: list[Any]) -> Any:
 
 
 def _compute(graph: dict[Any, Any], keys: list[Any]) -> Iterator[Any]:
-    """The results in order, as they come in, from the cluster of the active client, or else from threads of this process."""
+    """The results in order, as they arrive, from the cluster of the active client, or else from threads of this process."""
     client = _client()
-    with only_the_kind():
+    with hiding_error_text():
         if client is None:
             yield from (get_scheduler() or dask.threaded.get)(graph, keys)
         else:

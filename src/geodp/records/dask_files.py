@@ -1,10 +1,10 @@
 """Dask arrays of records from Parquet, CSV, Zarr and NumPy files, for data that are larger than memory.
 
-A file, or a directory of parts, is cut into blocks of rows; a block is read by the worker that sums it, every time it is
-needed. So the workers must find the files under the same name, and the files must not change while a mean is computed. What
-the rows hold is said in :mod:`geodp.files`: the layouts are the same, a row that is no record is full of NaN all the same, and
-messages are about public things only. The layout is settled once for all parts, from the names and types of the columns or the
-shape and type of the array, before any record is read.
+A file, or a directory of parts, is cut into blocks of rows. The worker that sums a block reads it, each time it is needed. So
+the workers must find the files under the same name, and the files must not change while a mean is computed. Rows are read as
+in :mod:`geodp.files`: the layouts are the same, a row that is not a record becomes NaN, and messages quote only public things.
+The layout is chosen once for all parts, from the names and types of the columns or the shape and type of the array, before any
+record is read.
 
 ==========================  ==========================================================================================
 ``records.parquet``         a Parquet file; a block is one or more of its row groups
@@ -12,11 +12,11 @@ shape and type of the array, before any record is read.
 ``records.zarr``            a Zarr array, or a group with one array, or one called ``x`` or ``records``
 ``records.npy``             a NumPy array
 ``records/*.npy``           a directory of them, also in sub-directories, with rows of the same shape
-``records.csv``             a text file, ``.tsv`` too; it is read once to find where its lines begin
+``records.csv``             a text file, also ``.tsv``; it is read once to find where its lines begin
 ``records/*.csv``           a directory of them, also in sub-directories, with the same header
 ==========================  ==========================================================================================
 
-Parts are taken in the order of their names; names that begin with a dot or an underscore are no parts.
+Parts are read in the order of their names. Files whose name begins with a dot or an underscore are ignored.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from numpy.typing import NDArray
 
 from geodp.files import FileError, Found, as_labels, chosen_columns, layouts, notation_of, plan_reading, read_points
 from geodp.files.arrays import ArrayTable, load_array
-from geodp.files.asked import Asked
 from geodp.files.lines import CsvTable, LineFormat, Lines, open_csv
+from geodp.files.options import ReadOptions
 from geodp.files.parquet import ParquetTable, arrow_for, parquet_file
 from geodp.files.table import Table
 from geodp.inputs import Array
@@ -51,7 +51,7 @@ try:
 except ImportError:
     raise ImportError("Dask is not installed: pip install 'geodp[dask]'") from None
 
-#: Bytes of records in a block, about: small beside the memory of a worker, large beside the cost of a task.
+#: About how many bytes of records a block has: little compared to a worker's memory, much compared to the cost of a task.
 _BLOCK_BYTES = 1 << 25
 
 #: How long to wait for the scheduler of a cluster.
@@ -72,7 +72,7 @@ def read_dask(
     layout: str = "auto",
     header: bool | None = None,
 ) -> da.Array:
-    """The records in a file or directory as a Dask array of shape ``(n, *point_shape)``, of which nothing is read yet.
+    """The records in a file or directory as a Dask array of shape ``(n, *point_shape)``. They are read when needed.
 
     ``columns``, ``layout`` and ``header`` are those of :func:`geodp.files.read_records`. All blocks have known sizes.
 
@@ -94,14 +94,14 @@ def read_dask_with_labels(
     layout: str = "auto",
     header: bool | None = None,
 ) -> Found:
-    """The records as :func:`read_dask` has them, and the columns ``labels`` as Dask arrays of as many blocks."""
+    """The records as in :func:`read_dask`, and the columns ``labels`` as Dask arrays with the same blocks."""
     source = Path(path).absolute()
     try:
-        asked = Asked(manifold, chosen_columns(columns), layout, header, beside=tuple(labels))
-        parts = _parts(source, Path(path), asked)
+        options = ReadOptions(manifold, chosen_columns(columns), layout, header, labels=tuple(labels))
+        parts = _parts(source, Path(path), options)
         sample = parts[0].sample()
-        order, choice = plan_reading(sample, asked)
-        beside = sample.pick(asked.beside)
+        order, choice = plan_reading(sample, options)
+        label_columns = sample.pick(options.labels)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
     cells: NDArray[Any] = np.empty(len(parts), dtype=object)
@@ -119,17 +119,17 @@ def read_dask_with_labels(
     )
     found = [
         da.map_blocks(partial(_read_labels, i), blocks, chunks=(sizes,), dtype=object, meta=np.empty(0, dtype=object))
-        for i in beside
+        for i in label_columns
     ]
     return Found(points, found, notation_of(sample, manifold, order, choice))
 
 
 @contextmanager
 def cluster(address: str) -> Iterator[None]:
-    """Computes on the cluster whose scheduler is at this address; ``local`` starts one on this machine, a process a core."""
+    """Computes on the cluster with the scheduler at this address; ``local`` starts one here, with one process a core."""
     if address == "local":
         with (
-            # their failures come back to this process; a log would be another way out
+            # failures come back to this process; a log could leak data
             distributed.LocalCluster(
                 threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
             ) as local,
@@ -138,7 +138,7 @@ def cluster(address: str) -> Iterator[None]:
             yield
         return
     try:
-        # as the default it would stay one if nobody answered, and everything later would wait for it
+        # a default client would stay the default if nobody answered, and everything later would wait for it
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError, RuntimeError):
         raise FileError(f"no Dask scheduler answers at {address}: give its address, such as tcp://host:8786, or local") from None
@@ -169,11 +169,11 @@ def _read(part: _Part, read: Callable[[_Part], NDArray[Any]]) -> NDArray[Any]:
         rows = read(part)
     except FileError:
         raise
-    # what a damaged file makes a reader say may quote it
+    # the reader's message about a damaged file may quote it
     except Exception as error:
         raise FileError(f"{part.path} cannot be read: {type(error).__name__}") from None
     if len(rows) != part.rows:
-        raise FileError(f"{part.path} has changed since it was opened: {part.rows} rows of it are now {len(rows)}")
+        raise FileError(f"{part.path} has changed since it was opened: a block of {part.rows} rows now has {len(rows)}")
     return rows
 
 
@@ -186,11 +186,11 @@ class _Part(ABC):
 
     @abstractmethod
     def sample(self) -> Table:
-        """A table with the columns of this part, from which to tell the layout."""
+        """A table with the columns of this part, for choosing the layout."""
 
     @abstractmethod
     def table(self, columns: list[int]) -> tuple[Table, list[int]]:
-        """These columns of these rows, and where they are in the table that is returned."""
+        """A table with these columns of the rows, and the positions of the columns in it."""
 
 
 @final
@@ -202,7 +202,7 @@ class _ArrayPart(_Part):
     name: str | None = None  # in a Zarr group
 
     def sample(self) -> Table:
-        # only type and shape are looked at: all zeros are one zero here
+        # only its type and shape matter, so all entries share one zero in memory
         return ArrayTable(self.path, np.broadcast_to(np.zeros((), dtype=self.dtype), self.shape))
 
     def table(self, columns: list[int]) -> tuple[Table, list[int]]:
@@ -246,22 +246,22 @@ class _CsvPart(_Part):
         return CsvTable(Lines(self.path, self.start, self.stop), self.form, self.rows), columns
 
 
-def _parts(source: Path, shown: Path, asked: Asked) -> list[_Part]:
+def _parts(source: Path, shown: Path, options: ReadOptions) -> list[_Part]:
     """All blocks of a source, at least one."""
     if not source.exists():
         raise FileError(f"there is no file or directory {shown}")
-    block = max(1, _BLOCK_BYTES // (8 * math.prod(asked.manifold.point_shape)))
+    block = max(1, _BLOCK_BYTES // (8 * math.prod(options.manifold.point_shape)))
     if source.is_dir() and (source.suffix == ".zarr" or any((source / mark).exists() for mark in _ZARR_MARKS)):
         parts = list(_zarr_parts(source, block))
     else:
         files = _files(source, shown)
         match files[0].suffix:
             case ".parquet":
-                parts = list(_parquet_parts(files, block, asked))
+                parts = list(_parquet_parts(files, block, options))
             case ".npy":
                 parts = list(_npy_parts(files, block))
             case _:
-                parts = list(_csv_parts(files, asked))
+                parts = list(_csv_parts(files, options))
     if not parts:
         raise FileError(f"{shown} has no records")
     return parts
@@ -275,13 +275,13 @@ def _files(source: Path, shown: Path) -> list[Path]:
         kinds = {path.suffix for path in files}
         if len(kinds) > 1:
             found = " and ".join(sorted(kinds))
-            raise FileError(f"the directory {shown} holds {found} files: put them into directories of their own")
+            raise FileError(f"the directory {shown} holds {found} files: put each kind into its own directory")
         if not kinds:
-            raise FileError(f"the directory {shown} holds no {_KINDS} files and is no Zarr array")
+            raise FileError(f"the directory {shown} holds no {_KINDS} files and is not a Zarr array")
         return files
     if source.suffix not in _READ:
         advice = ": unpack it first" if source.suffix == ".gz" else ""
-        raise FileError(f"{shown} cannot be read in blocks by Dask, as {_KINDS} and .zarr files and directories can{advice}")
+        raise FileError(f"Dask cannot read {shown} in blocks, only {_KINDS} and .zarr files and directories{advice}")
     return [source]
 
 
@@ -317,7 +317,7 @@ def _zarr_parts(source: Path, block: int) -> Iterator[_Part]:
 
 
 def _zarr_name(source: Path) -> str | None:
-    """The array in a group, or nothing where the source itself is an array."""
+    """The name of the array in a group, or None if the source itself is an array."""
     stored = _open_zarr(source)
     if hasattr(stored, "shape"):
         return None
@@ -344,45 +344,45 @@ def _open_zarr(source: Path) -> Any:
         raise FileError(f"{source} is not a Zarr array or group that zarr can read") from None
 
 
-def _parquet_parts(files: list[Path], block: int, asked: Asked) -> Iterator[_Part]:
+def _parquet_parts(files: list[Path], block: int, options: ReadOptions) -> Iterator[_Part]:
     first: ParquetTable | None = None
     for path in files:
         with parquet_file(path) as file:
             schema = file.schema_arrow
             rows = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-        first = first or ParquetTable(path, schema.empty_table(), arrow_for(path), asked)
+        first = first or ParquetTable(path, schema.empty_table(), arrow_for(path), options)
         if schema.names != first.table.column_names:
-            raise FileError(f"the columns of {path} are not those of {first.path}")
+            raise FileError(f"the columns of {path} differ from those of {first.path}")
         for groups in _runs(rows, block):
             yield _ParquetPart(path, sum(rows[i] for i in groups), groups, first.shapes)
 
 
-def _csv_parts(files: list[Path], asked: Asked) -> Iterator[_Part]:
-    """Ranges of bytes that end where a line does. The file is read once for that, some megabytes at a time."""
+def _csv_parts(files: list[Path], options: ReadOptions) -> Iterator[_Part]:
+    """Ranges of bytes that end at the end of a line. Finding them reads the file once, a few megabytes at a time."""
     first: CsvTable | None = None
     for path in files:
-        table = open_csv(path, asked)
+        table = open_csv(path, options)
         first = first or table
         if table.form.encoding == "utf-16":
             raise FileError(f"{path} is in UTF-16, which cannot be read in blocks: save it as UTF-8")
         if table.form != first.form:
-            raise FileError(f"the header of {path} is not that of {first.path}")
-        done = -table.form.start  # the header is no record
+            raise FileError(f"the header of {path} differs from that of {first.path}")
+        done = -table.form.start  # the header is not a record
         for start, stop, lines in _line_ranges(path):
             rows, done = min(lines, done + lines), done + lines
             if rows > 0:
                 yield _CsvPart(path, rows, start, stop, table.form)
         if done != table.records:
-            raise FileError(f"{path} has changed while it was read")
+            raise FileError(f"{path} changed while it was read")
 
 
 def _line_ranges(path: Path) -> Iterator[tuple[int, int, int]]:
-    """Where ranges of whole lines start and stop, and how many lines there are in each."""
+    """Ranges of whole lines: the first byte, the end and the number of lines of each."""
     with path.open("rb") as file:
         start, size = 0, path.stat().st_size
         while start < size:
             file.seek(start + _BLOCK_BYTES)
-            file.readline()  # up to the end of the line that the block would end in
+            file.readline()  # move to the end of the line in which the block would end
             stop = min(file.tell(), size)
             lines = sum(len(block) for block in Lines(path, start, stop).blocks("utf-8"))
             yield start, stop, lines
@@ -390,7 +390,7 @@ def _line_ranges(path: Path) -> Iterator[tuple[int, int, int]]:
 
 
 def _runs(rows: list[int], block: int) -> Iterator[tuple[int, ...]]:
-    """Consecutive row groups, of at most ``block`` rows together where one alone does not have more; empty ones left out."""
+    """Consecutive row groups with at most ``block`` rows in all, or one larger row group; empty ones are left out."""
     run: list[int] = []
     for i, count in enumerate(rows):
         if run and sum(rows[j] for j in run) + count > block:

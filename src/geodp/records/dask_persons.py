@@ -1,4 +1,4 @@
-"""Persons in a Dask array: blocks are cut where persons end, and one row a person is computed where the block is."""
+"""Persons in a Dask array: blocks are cut where persons end, and each worker computes one row a person for its blocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from geodp.records.persons import (
 
 @final
 class DaskPersons(Persons):
-    """Records in a Dask array, a person's one after the other"""
+    """Records in a Dask array, sorted by person."""
 
     def __init__(self, x: da.Array, manifold: Manifold, order: Indices, starts: Indices, records: int) -> None:
         self.x, self.manifold, self.order, self.starts, self.records = x, manifold, order, starts, records
@@ -52,7 +52,7 @@ class DaskPersons(Persons):
         with np.errstate(all="ignore"):
             shape = row(np.full((1, *self.manifold.point_shape), np.nan), np.zeros(1, dtype=np.int64)).shape[1:]
         new = range(x.ndim, x.ndim + len(shape))
-        # Dask would name the tasks by a hash of the function, which may hold a private point, and write the names to its logs
+        # by default Dask names the tasks by a hash of the function, which may hold a private point, and logs the names
         return da.blockwise(
             _Rows(row, shape),
             (0, *new),
@@ -76,7 +76,7 @@ class DaskPersons(Persons):
 
 
 class _Rows:
-    """One row for each person of a block; what it holds is in no text that Dask may log."""
+    """One row for each person of a block. Its ``repr``, which Dask may log, shows nothing of what it holds."""
 
     def __init__(self, row: EachPerson, shape: tuple[int, ...]) -> None:
         self._row, self._shape = row, shape
@@ -88,7 +88,7 @@ class _Rows:
                 return self._row(records, starts[0])
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException:  # Dask would log its text, and the records with it; that rows are missing is noticed later
+        except BaseException:  # Dask would log its text, which may quote records; the missing rows are noticed later
             return np.empty((0, *self._shape))
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Who the records are: whose each one is, to which group it belongs, and what about them is public."""
+"""A data set: records, the person and the group each one belongs to, and what about them is public."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from geodp.files import Found
 from geodp.inputs import refuse_mask
 from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
-from geodp.records.chunks import count_records, discreet, is_dask, only_the_kind
+from geodp.records.chunks import count_records, hiding_error_text, is_dask, with_errors_hidden
 from geodp.records.persons import (
     Indices,
     Persons,
@@ -29,21 +29,16 @@ from geodp.records.persons import (
 )
 from geodp.records.sources import Columns, is_column, load
 
-#: Who is protected from what: neighbours have equally many records, or one of them has one more.
+#: How neighbouring data sets differ: in one record of equally many, or one of them has one record more.
 Change = Literal["replace", "add-remove"]
 Labels = Literal["public", "private"]
 
 
-class Whose(Columns, total=False):
-    """What says whose the records are, and how they are read."""
+class DatasetOptions(Columns, total=False):
+    """The keyword arguments of the ``private_*`` functions that :class:`Dataset` takes too, which documents them."""
 
     unit: Any
     neighbours: Change
-
-
-class Who(Whose, total=False):
-    """What the ``private_*`` functions take to say who the records are; :class:`Dataset` says what it means."""
-
     by: Any
     groups: Sequence[Hashable] | None
     labels: Labels
@@ -52,33 +47,33 @@ class Who(Whose, total=False):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Private records, whose they are, and to which groups they belong. Every ``private_*`` function takes one for ``x``.
+    """Private records, and the person and the group of each. Every ``private_*`` function takes one for ``x``.
 
     Parameters
     ----------
     x
         The records, as for :func:`geodp.frechet_mean`: arrays, data frames, or the name of a file.
     unit
-        For each record the person whose it is: numbers or texts, or the name of their column. Then a person is one of ``n``
-        and has one vote: its records are averaged first. *Neighbours* differ by all records of one person, however many. Of
-        an array the records may come in any order; in chunks and Dask arrays those of a person must come together. Ids may
-        themselves come in chunks, from a function. The number of persons is public (unless ``neighbours`` says otherwise), the
-        number of records is not told; but whoever can measure time and memory may guess it. Records without an id are nobody's
-        and are left out.
+        The id of the person that each record belongs to: numbers or texts, or the name of their column. Each person then
+        counts once among ``n``: the records of a person are averaged first. *Neighbours* differ by all records of one person,
+        however many. In an array the records may come in any order; in chunks and Dask arrays those of a person must come
+        together. A function may return the ids in chunks. The number of persons is public (unless ``neighbours`` says
+        otherwise). The number of records is not published, but somebody who can measure time and memory may guess it. Records
+        without an id are left out.
     neighbours
-        ``"replace"``: data sets of equally many records (or persons), so their number is public. ``"add-remove"``: one has
-        one more than the other, so it is private: a noisy count is part of the release and of its cost.
+        ``"replace"``: neighbours have equally many records (or persons), so their number is public. ``"add-remove"``: one has
+        one more than the other, so the number is private, and a noisy count is part of the release and of its cost.
     by
-        For each record its group, or the name of their column. Then there is one release for each group, and all together cost
-        what one costs, because every record, or person, is in one group only.
+        The group of each record, or the name of the column of groups. There is then one release for each group, and all
+        together cost as much as one, because every record, or person, is in only one group.
     groups
-        The names of the groups. They are public, and each of them gets a release, if it has records or not.
+        The names of the groups. They are public, and each group gets a release, even if it has no records.
     labels
-        ``"public"``: everyone may know who is in which group; neighbours keep their group. ``"private"``: a record, or
-        person, may also change its group. Then the numbers of records in the groups are private too, and a noisy count is
-        part of each release; replacing one record changes two groups, and each gets half of the privacy (none of this
-        halving with ``neighbours="add-remove"``). Labels that are none of ``groups`` belong to no group, silently. A person
-        is in the group of its first record.
+        ``"public"``: everyone may know who is in which group; the changed record keeps its group. ``"private"``: the changed
+        record, or person, may also change its group. The numbers of records in the groups are then private too, and a noisy
+        count is part of each release. Replacing one record changes two groups, so each gets half of the privacy (with
+        ``neighbours="add-remove"`` nothing is halved). Records whose label is not in ``groups`` are left out silently. A person
+        belongs to the group of their first record.
     columns, layout, header, mask
         How columns become points, as for :func:`geodp.files.read_records`. Arrays whose rows are not yet points, such as upper
         triangles, need a ``layout``. The columns of ``unit`` and ``by`` hold no coordinates.
@@ -102,7 +97,7 @@ class Dataset:
     layout: str | None = None
     header: bool | None = None
     mask: str | os.PathLike[str] | None = None
-    #: How the records were written, if they were read from columns: releases are written the same way.
+    #: The layout of the records, if they were read from columns. Releases are written in it too.
     written: Notation | None = None
 
     def __post_init__(self) -> None:
@@ -111,30 +106,30 @@ class Dataset:
         if self.labels not in get_args(Labels):
             raise ValueError(f"labels must be 'public' or 'private' but is {self.labels!r}")
         if self.by is None and (self.groups is not None or self.labels == "private"):
-            raise ValueError("groups and labels are about by, the group of each record: give by too")
+            raise ValueError("groups and labels describe by, the group of each record: give by too")
         if self.by is not None and self.labels == "public" and self.neighbours == "add-remove":
             raise ValueError(
-                "public labels tell how many records each group has, and add-remove keeps that private: make labels private, and "
+                "public labels show how many records each group has, which add-remove keeps private: make labels private, and "
                 "give groups"
             )
         if self.groups is not None:
             names = list(self.groups) if not isinstance(self.groups, str) else []
             keys = {key_of(name) for name in names}
             if not names or len(keys) != len(names) or "" in keys:
-                raise ValueError("groups must be a list of different names, texts or numbers, one at least")
+                raise ValueError("groups must be a list of at least one name, all different, each a text or a number")
             object.__setattr__(self, "groups", tuple(names))
         elif self.labels == "private":
             raise ValueError(
-                "private labels need groups, the public list of names: which there are must not depend on the records"
+                "private labels need groups, the public list of their names, because that list must not depend on the records"
             )
 
     @classmethod
-    def of(cls, x: Any, who: Who) -> Dataset:
-        """``x`` itself if it is a data set, or else one made of it."""
+    def of(cls, x: Any, who: DatasetOptions) -> Dataset:
+        """``x`` itself if it is a data set, else a data set made from it."""
         if not isinstance(x, Dataset):
             return cls(x, **who)
         if who:
-            raise ValueError(f"x is a Dataset, which says itself who the records are: leave out {', '.join(who)}")
+            raise ValueError(f"x is a Dataset, which has its own settings: leave out {', '.join(who)}")
         return x
 
     @classmethod
@@ -144,11 +139,11 @@ class Dataset:
         manifold: Manifold,
         *,
         dask: bool = False,
-        **who: Unpack[Who],
+        **who: Unpack[DatasetOptions],
     ) -> Dataset:
-        """The records in a file, read once and now. ``who`` is as for :class:`Dataset`; ``unit`` and ``by`` are columns.
+        """Reads the records in a file. ``who`` is as for :class:`Dataset`; ``unit`` and ``by`` are columns.
 
-        With ``dask`` they are read in blocks, when they are needed, and may be more than fits memory: :func:`geodp.read_dask`.
+        With ``dask`` the records are read in blocks when they are needed, and may be larger than memory: :func:`geodp.read_dask`.
 
         >>> from geodp import Sphere
         >>> Dataset.read("visits.csv", Sphere(2), unit="person")
@@ -162,18 +157,18 @@ class Dataset:
         from geodp.records.dask_files import read_dask_with_labels
 
         if data.mask is not None:
-            raise ValueError("images are not read in blocks: leave out the mask, or Dask")
+            raise ValueError("Dask cannot read images: leave out the mask, or Dask")
         how: Any = {"columns": data.columns, "layout": data.layout or "auto", "header": data.header}
         return data._filled(read_dask_with_labels(path, manifold, data._named, **how))
 
     def load(self, manifold: Manifold) -> Dataset:
-        """The same with its records as points of the manifold, and its labels beside them: nothing is left to read."""
+        """The same data set in memory: its records as points of the manifold, and its labels as arrays."""
         how: Any = {"columns": self.columns, "layout": self.layout, "header": self.header, "mask": self.mask}
         return self._filled(load(self.x, manifold, self._named, **how))
 
     @property
     def _named(self) -> list[str | int]:
-        """The labels that are given by their columns."""
+        """The labels that are given as names of columns."""
         return [column for column in (self.unit, self.by) if is_column(column)]
 
     def _filled(self, found: Found) -> Dataset:
@@ -187,14 +182,14 @@ class Dataset:
         return f"Dataset({', '.join(['...', *said])}, neighbours={self.neighbours!r})"
 
     def notation(self, manifold: Manifold) -> Notation | None:
-        """How the records were written, if that was on this manifold."""
+        """The layout the records were written in, if it is one of this manifold."""
         return self.written if self.written is not None and self.written.manifold == manifold else None
 
     def open(self, manifold: Manifold) -> Members:
         """The members: records, or persons."""
         data = self.load(manifold)
         refuse_mask(data.x, "x")
-        x = discreet(data.x, manifold)
+        x = with_errors_hidden(data.x, manifold)
         if is_dask(x) and (self.neighbours == "add-remove" or self.by is not None):
             check_known(x, manifold)
         if data.unit is None:
@@ -206,7 +201,7 @@ class Dataset:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Members:
-    """The members of a data set, records or persons: what a statistic is computed from."""
+    """The members of a data set, records or persons, from which a statistic is computed."""
 
     source: Any
     manifold: Manifold
@@ -214,7 +209,7 @@ class Members:
     dataset: Dataset
 
     def select(self, keep: Indices, padding: int = 0) -> Members:
-        """Some of the members, in order, and so many more that are no points."""
+        """The members ``keep``, in order, followed by ``padding`` invalid ones."""
         if padding == 0 and len(keep) == self.count:
             return self
         source = (
@@ -225,14 +220,14 @@ class Members:
         return Members(source, self.manifold, len(keep) + padding, self.dataset)
 
     def resized(self, n: int, chance: Random) -> Members:
-        """So many members, chosen at random; if there are not enough, all of them and others that are no points."""
+        """``n`` members chosen at random; if there are fewer, all of them and invalid ones up to ``n``."""
         keep = (
             np.arange(self.count) if n >= self.count else np.sort(np.array(chance.sample(range(self.count), n), dtype=np.int64))
         )
         return self.select(keep, n - len(keep))
 
     def groups(self) -> dict[Hashable, Indices]:
-        """Which members are in which group."""
+        """The members of each group."""
         data = self.dataset
         labels = _labels(data.by)
         check_length(labels, "by", self.source.records if isinstance(self.source, Persons) else self.count)
@@ -242,7 +237,9 @@ class Members:
         index = {key_of(name): i for i, name in enumerate(names)}
         codes = np.array([index.get(key, -1) for key in found], dtype=np.int64)[which]
         if public and (codes < 0).any():
-            raise ValueError(f"some labels in by are none of the {len(names)} groups: name all groups, or choose records first")
+            raise ValueError(
+                f"some labels in by are not among the {len(names)} groups: name all groups, or leave those records out"
+            )
         if isinstance(self.source, Persons):
             codes = self._of_persons(codes, public)
         order = np.argsort(codes, kind="stable")
@@ -254,8 +251,8 @@ class Members:
         first = by_person[starts]
         if public and not np.array_equal(np.repeat(first, np.diff(self.source.starts)), by_person):
             raise ValueError(
-                "a person has records in two groups, and would be protected in each of them only: name persons by group in unit, "
-                "such as 'site 1, person 7', or make labels private, where a person is in the group of its first record"
+                "a person has records in two groups, and would be protected only within each: name persons by group in unit, "
+                "such as 'site 1, person 7', or make labels private, which puts a person in the group of their first record"
             )
         return first
 
@@ -263,7 +260,7 @@ class Members:
 def _labels(by: Any) -> NDArray[Any]:
     if callable(by):
         chunks: Callable[[], Any] = by
-        with only_the_kind():
+        with hiding_error_text():
             return np.concatenate([whole(chunk, "by") for chunk in chunks()])
     return whole(by, "by")
 
@@ -271,5 +268,5 @@ def _labels(by: Any) -> NDArray[Any]:
 def _sorted(names: Iterable[Any]) -> list[Any]:
     try:
         return sorted(names)
-    except TypeError:  # of several kinds
+    except TypeError:  # labels of several types
         return sorted(names, key=lambda name: (type(name).__name__, str(name)))

@@ -1,9 +1,9 @@
-"""Records in data frames of any maker that narwhals knows: pandas, polars, pyarrow, Modin, DuckDB, Ibis, PySpark and others.
+"""Records in data frames of every library that narwhals knows: pandas, polars, pyarrow, Modin, DuckDB, Ibis, PySpark and others.
 
-They are read as files are (:mod:`geodp.files`): by the names and the types of the columns, which are **public**, and by what the
-caller says. Types must not be made from the records. pandas does that when it reads a file without being told the types, so
-columns of text and of objects are one kind here: each of their cells is read by itself, numbers written as text included. A cell
-that is not a number, and one that is missing, makes an invalid record and changes nothing else.
+They are read like files (:mod:`geodp.files`). Only the caller and the names and types of the columns, which are **public**,
+decide how. Types must not depend on the records. But pandas guesses types from the records when it reads a file without given
+types. So columns of text and of objects are treated alike here: each cell is read by itself, also a number written as text.
+A cell that is missing or not a number makes its record invalid and changes nothing else.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, final
 
 import numpy as np
 
-from geodp.files.asked import Asked
 from geodp.files.cells import flat, label, number, seconds
 from geodp.files.messages import FileError, listed, short
+from geodp.files.options import ReadOptions
 from geodp.files.table import Table
 from geodp.inputs import Array
 
-#: Packages whose objects may be data frames. narwhals is asked about these, and loaded when there is one.
+#: Packages whose objects may be data frames. narwhals is imported only for objects of these.
 _MAKERS = frozenset(
     (
         "pandas",
@@ -38,13 +38,13 @@ _MAKERS = frozenset(
         "narwhals",
     )
 )
-#: Columns whose cells are looked at one by one. Whether one of pandas is of text or of objects depends on the cells.
+#: Types of columns that are read cell by cell. In pandas the cells decide whether a column is text or objects.
 _CELLS = ("String", "Object", "Categorical", "Enum")
 _TIMES = ("Datetime", "Time", "Duration")
 
 
 def as_frame(x: Any) -> Any:
-    """``x`` for narwhals, if it is a data frame or a column of one; otherwise None."""
+    """``x`` as a narwhals object, if it is a data frame or a column of one; otherwise None."""
     kind = type(x)
     ours = {base.__module__.partition(".")[0] for base in kind.__mro__}
     if not (
@@ -57,18 +57,18 @@ def as_frame(x: Any) -> Any:
         frame = frame.to_frame() if isinstance(frame, nw.Series) else frame
         return frame if isinstance(frame, nw.DataFrame | nw.LazyFrame) else None
     except importlib.import_module("narwhals.exceptions").DuplicateError:
-        raise FileError("the data frame has several columns of the same name: give each its own") from None
+        raise FileError("the data frame has several columns of the same name: rename them") from None
 
 
 @final
 class FrameTable(Table):
     """The columns of a data frame; ``frame`` comes from :func:`as_frame`."""
 
-    def __init__(self, frame: Any, asked: Asked) -> None:
+    def __init__(self, frame: Any, options: ReadOptions) -> None:
         self.path = "the data frame"
         labels = list(frame.collect_schema().names())
-        if not hasattr(frame, "get_column"):  # not in memory yet: no more of it than is asked for
-            needed = dict.fromkeys((*(asked.columns or labels), *asked.beside))
+        if not hasattr(frame, "get_column"):  # not in memory yet: load only the columns that are needed
+            needed = dict.fromkeys((*(options.columns or labels), *options.labels))
             labels = [name for name in labels if name in needed] if all(name in labels for name in needed) else labels
             frame = frame.select(labels).collect()
         self.frame, self._labels, self.records = frame, labels, len(frame)
@@ -76,11 +76,11 @@ class FrameTable(Table):
             raise FileError(f"{self.path} has no records")
         self.names = tuple(str(name) for name in labels)
         self.widths = (1,) * len(labels)
-        picked = self.coordinates(asked.columns, asked.beside)
-        self.widths = tuple(self._width(i, picked, asked) if i in picked else 1 for i in range(len(labels)))
+        picked = self.coordinates(options.columns, options.labels)
+        self.widths = tuple(self._width(i, picked, options) if i in picked else 1 for i in range(len(labels)))
 
     def _position(self, column: str | int) -> int:
-        # the names of pandas may be numbers
+        # pandas allows numbers as names
         return self._labels.index(column) if self._labels.count(column) == 1 else super()._position(column)
 
     def _kind(self, column: int) -> str:
@@ -94,12 +94,12 @@ class FrameTable(Table):
             return "cells" if "null" in str(getattr(native, "dtype", None) or native.type).lower() else name
         return "cells" if name in _CELLS else "time" if name in _TIMES else "list" if name in ("List", "Array") else name
 
-    def _width(self, column: int, picked: list[int], asked: Asked) -> int:
-        """How many numbers a cell of the column has: told by its type, or by the caller."""
+    def _width(self, column: int, picked: list[int], options: ReadOptions) -> int:
+        """How many numbers a cell of the column has, according to its type or the caller."""
         kind, alone = self._kind(column), len(picked) == 1
         if kind == "cells":
-            # lists are objects to pandas; what the cells are must not matter
-            return asked.width(self.path, "has a column of text or objects") if alone and 1 not in asked.widths else 1
+            # in pandas, lists are objects; what the cells really hold must not matter
+            return options.width(self.path, "has a column of text or objects") if alone and 1 not in options.widths else 1
         if kind != "list":
             return 1
         depth, inner = 0, self.frame.schema[self._labels[column]]
@@ -108,7 +108,7 @@ class FrameTable(Table):
             depth, inner = depth + 1, inner.inner
         if not inner.is_numeric():
             raise self._refused(column, "numbers")
-        return math.prod(fixed or asked.list_shape(self.path, str(self._labels[column]), depth, alone))
+        return math.prod(fixed or options.list_shape(self.path, str(self._labels[column]), depth, alone))
 
     def holds_clock_times(self, column: int) -> bool:
         return self._kind(column) == "time"

@@ -1,8 +1,8 @@
-"""Records by the person: sources of private records in which one person may have several.
+"""Private records of persons who may have several each.
 
-A person's records become one point or vector by a function of these records alone. After that a person is what a record is
-elsewhere: one of ``n``. What comes out is again a source of records, one for each person, of the same kind as what went in: an
-array, a function that returns chunks, or a Dask array.
+The records of a person become one point or vector, by a function of these records alone. From then on each person counts as
+one record of ``n``. The result is a source of records of the same kind as the input (an array, a function that returns chunks,
+or a Dask array), with one record a person.
 """
 
 from __future__ import annotations
@@ -18,24 +18,28 @@ from numpy.typing import NDArray
 
 from geodp.inputs import Array, refuse_mask
 from geodp.manifolds import Manifold
-from geodp.records.chunks import check_shape, chunks_of, count_records, is_dask, only_the_kind
+from geodp.records.chunks import check_shape, chunks_of, count_records, hiding_error_text, is_dask
 
 Indices = NDArray[np.int64]
-#: From records, and where those of each person start among them, to one row a person.
+#: A function of records, and of where each person's records start, that returns one row a person.
 EachPerson = Callable[[Array, Indices], Array]
 
-#: Bytes of records that are looked at together.
+#: Whole numbers past what floats hold.
+_LONG = 1 << 1024
+#: Bytes of records that are processed together.
 _CHUNK_BYTES = 1 << 23
 
 
 class Persons(ABC):
-    """Records of ``count`` persons. ``order`` lists the records person by person, and ``starts`` where in it each person
-    starts."""
+    """Records of ``count`` persons.
+
+    ``order`` lists the records person by person, and ``starts`` says where in ``order`` each person starts.
+    """
 
     manifold: Manifold
     order: Indices
     starts: Indices
-    #: How many records the source has; private.
+    #: The number of records in the source, which is private.
     records: int
 
     @property
@@ -44,18 +48,18 @@ class Persons(ABC):
 
     @abstractmethod
     def each(self, row: EachPerson) -> Any:
-        """A source of one row for each person. ``row`` must treat each person by itself and never raise on account of a value."""
+        """A source of one row for each person. ``row`` must treat each person by itself, and must not raise for any value."""
 
     @abstractmethod
     def select(self, keep: Indices, padding: int = 0) -> Persons:
-        """Some of the persons, in order, and so many more whose only record is no point."""
+        """The persons ``keep``, in order, followed by ``padding`` persons whose only record is invalid."""
 
 
 def open_persons(x: Any, ids: Any, manifold: Manifold) -> Persons:
-    """The persons of records, by an id for each record: an array, or for records in chunks also a function that returns chunks.
+    """The persons that records belong to, by an id for each record: an array or, for records in chunks, a function too.
 
-    Records without an id (``None``, not a number, an empty text) are nobody's and are left out. So what one person's
-    records hold, ids included, changes that person alone.
+    The function returns the ids in chunks. Records without an id (``None``, NaN, an empty text) are left out. So the contents
+    of one person's records, ids included, change only that person.
     """
     if is_dask(x):
         from geodp.records.dask_persons import DaskPersons
@@ -76,12 +80,12 @@ def open_persons(x: Any, ids: Any, manifold: Manifold) -> Persons:
 def whole(labels: Any, name: str) -> NDArray[Any]:
     """Labels as one array in memory."""
     if is_dask(labels):
-        with only_the_kind():
+        with hiding_error_text():
             labels = labels.compute()
     refuse_mask(labels, name)
-    with only_the_kind():
+    with hiding_error_text():
         if isinstance(labels, list | tuple):
-            # each by itself: as one array, a text among numbers would make all of them texts
+            # an array of objects: otherwise one text among numbers would turn them all into texts
             array = np.empty(len(labels), dtype=object)
             for i, label in enumerate(labels):
                 array[i] = label
@@ -93,7 +97,7 @@ def whole(labels: Any, name: str) -> NDArray[Any]:
 
 
 def coded(labels: NDArray[Any], name: str, count: int) -> Indices:
-    """Whole numbers, the same for the same label, -1 for a missing one."""
+    """A whole number for each label: equal for equal labels, -1 for a missing one."""
     check_length(labels, name, count)
     keys, which = distinct(labels)
     known: dict[str, int] = {}
@@ -101,7 +105,7 @@ def coded(labels: NDArray[Any], name: str, count: int) -> Indices:
 
 
 def distinct(labels: NDArray[Any]) -> tuple[dict[str, Any], Indices]:
-    """The different labels by their keys, in some order, and which of them each one is."""
+    """The different labels by their keys, in any order, and for each label the number of its key."""
     if labels.dtype.kind in "iubfUS":
         found, which = np.unique(labels, return_inverse=True)
         values = found.tolist()
@@ -114,18 +118,26 @@ def distinct(labels: NDArray[Any]) -> tuple[dict[str, Any], Indices]:
 
 def check_length(labels: NDArray[Any], name: str, count: int) -> None:
     if len(labels) != count:
-        raise ValueError(f"{name} must have one label for each record, and it has {'more' if len(labels) > count else 'fewer'}")
+        raise ValueError(f"{name} must have one label for each record, but it has {'more' if len(labels) > count else 'fewer'}")
 
 
 def key_of(label: Any) -> str:
-    """A text by which to find labels like this one, whatever type it came in; empty if it is missing or no label at all."""
-    if isinstance(label, str | bytes):
-        return label.strip() if isinstance(label, str) else label.decode("latin-1").strip()
-    if isinstance(label, int | np.integer):
+    """A text by which to find labels like this one, whatever type it came in; empty if it is missing or no label at all.
+
+    No label makes this fail: methods of a kind of label are not called, and Python writes no number of 4,300 digits as text.
+    """
+    if isinstance(label, str):
+        return str.strip(label)
+    if isinstance(label, bytes):
+        return bytes.decode(label, "latin-1").strip()
+    if isinstance(label, int):
+        number = int.__pos__(label)
+        return str(number) if abs(number) < _LONG else hex(number)
+    if isinstance(label, np.integer):
         return str(int(label))
     if isinstance(label, float | np.floating):
-        number = float(label)
-        return str(int(number)) if number.is_integer() else "" if math.isnan(number) else repr(number)
+        real = float.__pos__(label) if isinstance(label, float) else float(label)
+        return str(int(real)) if real.is_integer() else "" if math.isnan(real) else repr(real)
     return ""
 
 
@@ -134,7 +146,7 @@ def key_of(label: Any) -> str:
 
 @final
 class ArrayPersons(Persons):
-    """Records in an array. In ``order``, -1 is a record that is no point."""
+    """Records in an array. In ``order``, -1 stands for an invalid record."""
 
     def __init__(self, x: NDArray[Any], manifold: Manifold, order: Indices, starts: Indices, records: int) -> None:
         self.x, self.manifold, self.order, self.starts, self.records = x, manifold, order, starts, records
@@ -147,7 +159,7 @@ class ArrayPersons(Persons):
             begin, end = self.starts[first], self.starts[last]
             rows = self.order[begin:end]
             records = np.full((len(rows), *self.manifold.point_shape), np.nan)
-            with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
+            with np.errstate(all="ignore"):  # a warning about the conversion would reveal something about a value
                 records[rows >= 0] = self.x[rows[rows >= 0]]
             yield row(records, self.starts[first:last] - begin)
 
@@ -158,7 +170,10 @@ class ArrayPersons(Persons):
 
 
 def chosen_rows(starts: Indices, keep: Indices, padding: int) -> tuple[Indices, Indices]:
-    """The rows of some persons, whose records start at ``starts``; and where theirs start, and those of so many more of one."""
+    """The rows of the persons ``keep``, and where each of them starts, with ``padding`` more persons of one record each.
+
+    The records of all persons start at ``starts``.
+    """
     sizes = np.diff(starts)[keep]
     ends = np.cumsum(sizes)
     rows = np.repeat(starts[keep] - (ends - sizes), sizes) + np.arange(sizes.sum())
@@ -166,7 +181,7 @@ def chosen_rows(starts: Indices, keep: Indices, padding: int) -> tuple[Indices, 
 
 
 def _portions(starts: Indices, manifold: Manifold) -> Iterator[tuple[int, int]]:
-    """Ranges of persons with few enough records to be looked at together; one person at least."""
+    """Ranges of at least one person, with few enough records to be processed together."""
     most = max(1, _CHUNK_BYTES // (8 * math.prod(manifold.point_shape)))
     first = 0
     while first < len(starts) - 1:
@@ -180,7 +195,7 @@ def _portions(starts: Indices, manifold: Manifold) -> Iterator[tuple[int, int]]:
 
 @final
 class StreamPersons(Persons):
-    """Records in chunks, a person's one after the other. No more than a chunk and one person's records are in memory."""
+    """Records in chunks, sorted by person. Only one chunk and one person's records are in memory at a time."""
 
     def __init__(self, x: Any, manifold: Manifold, runs: Indices, keep: Indices, padding: int = 0) -> None:
         self._x, self.manifold, self._runs, self._keep, self._padding = x, manifold, runs, keep, padding
@@ -191,7 +206,7 @@ class StreamPersons(Persons):
     def of(cls, x: Any, ids: Callable[[], Iterable[Any]], manifold: Manifold) -> StreamPersons:
         runs, keep = runs_of(key_of(label) for chunk in _chunks(ids) for label in chunk.tolist())
         if count_records(x, manifold) != runs[-1]:
-            raise ValueError("unit must have one label for each record, and it has another number of them")
+            raise ValueError("unit must have one label for each record, but their numbers differ")
         return cls(x, manifold, runs, keep)
 
     def each(self, row: EachPerson) -> Callable[[], Iterator[Array]]:
@@ -220,7 +235,7 @@ class StreamPersons(Persons):
             yield np.full((self._padding, *self.manifold.point_shape), np.nan), np.arange(self._padding)
 
     def _all_persons(self) -> Iterator[tuple[Array, Indices]]:
-        """Chunks cut where persons end; what is left of one waits for the next."""
+        """Chunks cut where persons end; the rest of a chunk is joined to the next."""
         waiting: list[Array] = []
         first = 0
         for chunk in chunks_of(self._x, self.manifold):
@@ -239,7 +254,7 @@ class StreamPersons(Persons):
 
 
 def runs_of(keys: Iterable[str]) -> tuple[Indices, Indices]:
-    """Where runs of equal labels start, with the number of labels at the end; and which runs are a person's."""
+    """Where runs of equal labels start, followed by the number of labels; and which runs belong to a person."""
     starts: list[int] = []
     persons: list[int] = []
     last, seen, count = None, set(), 0
@@ -247,7 +262,7 @@ def runs_of(keys: Iterable[str]) -> tuple[Indices, Indices]:
         if key != last:
             if key:
                 if key in seen:
-                    raise ValueError("records in chunks must be sorted by person, so that those of each come together")
+                    raise ValueError("records in chunks must be sorted by person, so that the records of each come together")
                 seen.add(key)
                 persons.append(len(starts))
             starts.append(count)
@@ -257,11 +272,11 @@ def runs_of(keys: Iterable[str]) -> tuple[Indices, Indices]:
 
 
 def _chunks(ids: Callable[[], Iterable[Any]]) -> Iterator[NDArray[Any]]:
-    with only_the_kind():
+    with hiding_error_text():
         source = iter(ids())
     end = object()
     while True:
-        with only_the_kind():
+        with hiding_error_text():
             chunk = next(source, end)
         if chunk is end:
             return
@@ -272,14 +287,14 @@ def _chunks(ids: Callable[[], Iterable[Any]]) -> Iterator[NDArray[Any]]:
 
 
 def check_known(x: Any, manifold: Manifold) -> None:
-    """Parts of a Dask array can be taken only if the sizes of its blocks are known."""
+    """Raises if the sizes of the blocks of a Dask array are unknown, since its parts cannot be selected then."""
     check_shape(x, manifold)
     if math.isnan(x.shape[0]):
         raise ValueError("the sizes of the blocks must be known here: call x.compute_chunk_sizes() first")
 
 
 def select_records(x: Any, manifold: Manifold, keep: Indices, padding: int = 0) -> Any:
-    """Some of the records, in order, and so many more that are no points: a source of the same kind."""
+    """The records ``keep``, in order, followed by ``padding`` invalid ones: a source of the same kind."""
     pad = np.full((padding, *manifold.point_shape), np.nan)
     if is_dask(x):
         da = sys.modules["dask.array"]

@@ -1,4 +1,4 @@
-"""Records as people have them: arrays, chunks, data frames, files, rotations of SciPy. All of them become points."""
+"""Turns records of any kind into points: arrays, chunks, data frames, files, SciPy rotations."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import numpy as np
 
 from geodp.files import Found, chosen_columns, plan_reading, read_points, read_table, read_with_labels
 from geodp.files.arrays import ArrayTable
-from geodp.files.asked import Asked
 from geodp.files.messages import FileError
+from geodp.files.options import ReadOptions
 from geodp.inputs import Array
 from geodp.manifolds import Manifold, Rotations
 from geodp.manifolds.notation import Notation
-from geodp.records.chunks import as_array, is_array_like, is_dask, only_the_kind
+from geodp.records.chunks import as_array, hiding_error_text, is_array_like, is_dask
 from geodp.records.frames import FrameTable, as_frame
 
 
 class Columns(TypedDict, total=False):
-    """What says how columns become points, as for :func:`geodp.files.read_records`; ``header`` and ``mask`` are about files."""
+    """How columns become points, as for :func:`geodp.files.read_records`; ``header`` and ``mask`` are for files only."""
 
     columns: Sequence[str | int] | str | None
     layout: str | None
@@ -32,12 +32,12 @@ class Columns(TypedDict, total=False):
 
 
 def is_column(label: Any) -> bool:
-    """Whether this names a column of labels, rather than being the labels."""
+    """Whether this is the name of a column of labels and not the labels themselves."""
     return isinstance(label, str | int) and not isinstance(label, bool)
 
 
 def load(x: Any, manifold: Manifold, labels: Sequence[str | int] = (), **how: Any) -> Found:
-    """Points of the manifold for records of any kind, and the columns ``labels`` of them."""
+    """Records of any kind as points of the manifold, with their columns ``labels``."""
     return _Source(manifold, tuple(labels), **how).load(x)
 
 
@@ -52,28 +52,28 @@ class _Source:
     mask: str | os.PathLike[str] | None = None
 
     @property
-    def _asked(self) -> Asked:
-        return Asked(self.manifold, chosen_columns(self.columns), self.layout or "auto", beside=self.labels)
+    def _options(self) -> ReadOptions:
+        return ReadOptions(self.manifold, chosen_columns(self.columns), self.layout or "auto", labels=self.labels)
 
     def load(self, x: Any) -> Found:
         if isinstance(x, str | os.PathLike):
             how = {"columns": self.columns, "layout": self.layout or "auto", "header": self.header, "mask": self.mask}
             return read_with_labels(x, self.manifold, self.labels, **cast(Any, how))
         if self.header is not None or self.mask is not None:
-            raise ValueError("header and mask are about files, and x is none: leave them out")
+            raise ValueError("header and mask are for files, and x is not a file: leave them out")
         if is_rotation(x):
             return self._from_scipy(x)
         if isinstance(x, np.ndarray) or is_dask(x):
             return self._from_array(x)
-        with only_the_kind(), warnings.catch_warnings(), np.errstate(all="ignore"):
+        with hiding_error_text(), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # a warning may quote a cell
             if (frame := as_frame(x)) is not None:
-                return read_table(FrameTable(frame, self._asked), self._asked)
+                return read_table(FrameTable(frame, self._options), self._options)
             chunks = self._chunks(x)
         return self._from_array(x) if chunks is None else self._from_chunks(chunks)
 
     def _chunks(self, x: Any) -> Callable[[], Iterable[Any]] | None:
-        """A function that reads the chunks of ``x`` anew, if it has such."""
+        """A function that reads the chunks of ``x`` again, or None if it has no chunks."""
         if is_array_like(x) or isinstance(x, Iterator | Mapping):
             return None
         if callable(x):
@@ -85,24 +85,24 @@ class _Source:
 
     def _from_scipy(self, x: Any) -> Found:
         if self.manifold != Rotations(3):
-            raise TypeError(f"x is rotations of SciPy, which are points of Rotations(3) and not of {self.manifold}")
+            raise TypeError(f"x holds SciPy rotations, which are points of Rotations(3) and not of {self.manifold}")
         self._check_plain(x)
         return Found(x.as_matrix(), [], None)
 
     def _from_array(self, x: Any) -> Found:
-        """Rows of numbers in an array; points as they are, if no layout is named."""
+        """Rows of numbers in an array. Without a layout, the rows are the points."""
         if self.columns is None and self.layout is None:
             self._check_plain(x)
             return Found(x, [], None)
         if is_dask(x):
             return self._from_blocks(x)
-        array = as_array(x, only_the_kind)
-        return read_table(ArrayTable("x", array), self._asked)
+        array = as_array(x, hiding_error_text)
+        return read_table(ArrayTable("x", array), self._options)
 
     def _from_blocks(self, x: Any) -> Found:
         da = sys.modules["dask.array"]
-        # types and shapes are those of all blocks, so one row stands for them
-        order, choice = plan_reading(ArrayTable("x", np.empty((1, *x.shape[1:]), dtype=x.dtype)), self._asked)
+        # all blocks have the same type and shape, so one row is enough to choose the layout
+        order, choice = plan_reading(ArrayTable("x", np.empty((1, *x.shape[1:]), dtype=x.dtype)), self._options)
         read = _ReadBlock(self.manifold, order, choice.name)
         whole = x.rechunk(dict.fromkeys(range(1, x.ndim), -1))
         shape = self.manifold.point_shape
@@ -118,16 +118,16 @@ class _Source:
         return Found(points, [], Notation(self.manifold, choice))
 
     def _from_chunks(self, chunks: Callable[[], Iterable[Any]]) -> Found:
-        """Each chunk by itself, and its labels in a function of their own, which reads the chunks once more."""
+        """Reads each chunk by itself. The labels come from a second function, which reads the chunks again."""
 
         def points() -> Iterator[Any]:
             return (self.load(chunk).x for chunk in chunks())
 
-        def beside(i: int) -> Callable[[], Iterator[Any]]:
+        def labels_of(i: int) -> Callable[[], Iterator[Any]]:
             return lambda: (self.load(chunk).labels[i] for chunk in chunks())
 
         written = None if self.layout in (None, "auto") else Notation.named(self.manifold, self.layout)
-        return Found(points, [beside(i) for i in range(len(self.labels))], written)
+        return Found(points, [labels_of(i) for i in range(len(self.labels))], written)
 
     def _check_plain(self, x: Any) -> None:
         if self.labels:
@@ -147,6 +147,6 @@ class _ReadBlock:
 
 
 def is_rotation(x: Any) -> bool:
-    """Whether ``x`` is rotations of SciPy, without loading that part of it for those who have none."""
+    """Whether ``x`` holds SciPy rotations. Does not import that part of SciPy."""
     module = sys.modules.get("scipy.spatial.transform")
     return module is not None and isinstance(x, module.Rotation)

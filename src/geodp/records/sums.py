@@ -1,4 +1,4 @@
-"""One pass over records that adds up numbers: counts, sums of vectors, histograms over public grids."""
+"""One pass over the records that adds up numbers: counts, sums of vectors, histograms over public grids."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from geodp.manifolds.functions import two_sum
 from geodp.records.chunks import Memory, RecordsError, chunks_of, in_order, is_dask, one_blas_thread, pool
 from geodp.records.persons import EachPerson, Indices, Persons
 
-#: From records to vectors, a row each, each record treated by itself.
+#: A function from records to vectors, one row a record, that treats each record by itself.
 Rows = Callable[[Array], Array]
-#: What is added up: an array whose shape is public, from such vectors.
+#: A function of such vectors that returns the array to add up. Its shape is public.
 Summand = Callable[[Array], Array]
 Part = TypeVar("Part")
 
@@ -32,7 +32,7 @@ def averages(rows: Array, starts: Indices) -> Array:
 
 
 def medians(rows: Array, starts: Indices) -> Array:
-    """The lower median of each person's numbers, which are the only column."""
+    """The lower median of each person's numbers. ``rows`` has one column."""
     sizes = np.diff(starts, append=len(rows))
     order = np.lexsort((rows[:, 0], np.repeat(np.arange(len(starts)), sizes)))
     return rows[order[starts + (sizes - 1) // 2]]
@@ -41,7 +41,7 @@ def medians(rows: Array, starts: Indices) -> Array:
 def sum_over(x: Any, manifold: Manifold, rows: Rows, n: int, summand: Summand = total, of_person: EachPerson = averages) -> Array:
     """The sum of ``summand(rows(chunk))`` over the chunks of ``x``, in order, which hold ``n`` records or ``n`` persons.
 
-    ``of_person`` makes one vector of each person's. None of the three functions may raise on account of a value; ``rows`` may
+    ``of_person`` makes one vector from each person's. None of the three functions may raise for any value; ``rows`` may
     change the records, which are copies.
     """
     if isinstance(x, Persons):
@@ -52,7 +52,7 @@ def sum_over(x: Any, manifold: Manifold, rows: Rows, n: int, summand: Summand = 
 
         sums = np.asarray(sum_rows(x, manifold, counted), dtype=np.float64)
     else:
-        # rounding is carried along
+        # keep the rounding errors of the sum and add them at the end
         high, low = np.zeros(1), np.zeros(1)
         for part in _of_chunks(x, manifold, counted):
             high, lost = two_sum(high, part)
@@ -63,7 +63,7 @@ def sum_over(x: Any, manifold: Manifold, rows: Rows, n: int, summand: Summand = 
 
 
 def rows_over(x: Any, manifold: Manifold, rows: Rows, n: int, of_person: EachPerson = averages) -> Array:
-    """All of ``rows(chunk)``, in order, a row for each of ``n`` records or persons: for small ``n`` only."""
+    """All rows of ``rows(chunk)``, in order, one for each of ``n`` records or persons. Only for small ``n``."""
     if isinstance(x, Persons):
         return rows_over(*_averaged(x, manifold, rows, of_person), _as_they_are, n)
     listed = _Listed(rows)
@@ -86,11 +86,11 @@ def _averaged(x: Persons, manifold: Manifold, rows: Rows, of_person: EachPerson)
 
 def _check_count(met: int, n: int) -> None:
     if met != n:
-        raise RecordsError(f"{n} records were counted but {met} were met: give records that are the same every time")
+        raise RecordsError(f"{n} records were counted but {met} were read later: give records that are the same every time")
 
 
 def _of_chunks(x: Any, manifold: Manifold, function: Callable[[Array], Part]) -> Iterator[Part]:
-    """What a function makes of each chunk, shared out over the cores, in order."""
+    """The function's result for each chunk, in order, computed on all cores."""
     memory = Memory()
 
     def work(chunk: Array) -> tuple[Part, Array]:
@@ -104,29 +104,29 @@ def _of_chunks(x: Any, manifold: Manifold, function: Callable[[Array], Part]) ->
 
 
 class Stack:
-    """Arrays that are listed in order where others would be added up."""
+    """A list of arrays whose sum with another list is the longer list."""
 
     def __init__(self, parts: list[Array]) -> None:
         self.parts = parts
 
     def __add__(self, other: Stack | Literal[0]) -> Stack:
-        return Stack([*self.parts, *other.parts]) if isinstance(other, Stack) else self  # 0 is a block without records
+        return Stack([*self.parts, *other.parts]) if isinstance(other, Stack) else self  # a block without records gives 0
 
-    __radd__ = __add__  # of 0 alone
+    __radd__ = __add__  # only ever called with 0
 
 
 class _Listed:
-    """The vectors of a chunk, as they are."""
+    """The vectors of a chunk, unchanged."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
     def __call__(self, records: Array) -> Stack:
-        return Stack([np.array(self._rows(records))])  # a copy: what holds the records is filled again with later ones
+        return Stack([np.array(self._rows(records))])  # a copy, because the memory of the records is reused for later ones
 
 
 class _Counted:
-    """The summand, flat, after the number of its rows."""
+    """The number of rows, followed by the flattened summand."""
 
     def __init__(self, rows: Rows, summand: Summand) -> None:
         self._rows, self._summand = rows, summand

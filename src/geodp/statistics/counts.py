@@ -1,8 +1,8 @@
 """Counts of records: how many are valid, inside a ball, beyond a radius, or below a threshold.
 
-Each record is looked at by itself, in floats: whatever that says about it, replacing one record changes each count by at most 1.
-Where the records are those of persons, a person counts by the mean of what its records say: a share of records that are valid,
-say, or one vector instead of several.
+Each record is examined by itself, in floats, so replacing one record changes each count by at most 1, whatever its values.
+If persons have several records, a person contributes the mean over their records: for example the share of valid ones,
+or one vector instead of several.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Coverage:
 
     @property
     def ball(self) -> None:
-        """None: the counts themselves are in no ball."""
+        """None: the counts themselves are not in a ball."""
 
     @property
     def tolerance(self) -> float:
@@ -73,7 +73,7 @@ def _shares(rows: Array, starts: Indices) -> Array:
 @final
 @dataclass(frozen=True)
 class Count:
-    """How many records, or persons, there are: one number, which adding or removing one of them changes by 1."""
+    """The number of records or persons, which adding or removing one of them changes by 1."""
 
     kind: ClassVar[str] = "count"
     words: ClassVar[str] = "the count"
@@ -88,7 +88,7 @@ class Count:
 
     @property
     def ball(self) -> None:
-        """None: a count is in no ball."""
+        """None: a count is not in a ball."""
 
     @property
     def tolerance(self) -> float:
@@ -107,10 +107,10 @@ _FEW = 16
 
 @final
 class NormalCoordinates:
-    """A function of records: coordinates of ``log`` at the centre, a row a record, of length at most the radius (to 1e-15).
+    """A function of records: coordinates of ``log`` at the centre, one row a record, of length at most the radius (to 1e-15).
 
-    Zero for what is no point. A row depends on its record and its place alone, so that counts and sums of rows need no tolerance
-    for how they round. ``count`` is the number of records in all, by which the way to compute is chosen once for all of them. The
+    A record that is not a point gives zero. A row depends only on its record and its position, so counts and sums of rows need no
+    tolerance for rounding. ``count`` is the total number of records; it decides once for all of them how to compute. The
     records may be clipped in place.
     """
 
@@ -121,16 +121,16 @@ class NormalCoordinates:
     def __call__(self, records: Array) -> Array:
         count, ball = len(records), self._ball
         if count < _FEW:
-            # linear algebra does a batch of one in another way than it does many, and rounds otherwise
+            # linear algebra treats a batch of one differently from many, and rounds differently
             more = np.empty((_FEW, *ball.manifold.point_shape))
             more[:count], more[count:] = records, ball.center
             records = more
-        records = np.ascontiguousarray(records)  # it also sums in another order where memory is in another one
+        records = np.ascontiguousarray(records)  # the order of sums depends on the layout in memory
         with np.errstate(all="ignore"):
             return self._evaluator.coordinates(ball, records)[:count]
 
     def __reduce__(self) -> Any:
-        """Another process computes in the same way: others would round otherwise."""
+        """Makes other processes compute in the same way, because other ways would round differently."""
         return _coordinates_by, (self._ball, self._count, type(self._evaluator))
 
 
@@ -143,7 +143,7 @@ def _coordinates_by(ball: Ball, count: int, kind: type[Evaluator]) -> NormalCoor
 def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
     """For each radius, how many of ``n`` records are farther from the centre than that; invalid records are not.
 
-    A person is where the median of the distances of its records is: a ball for persons is to hold their records.
+    A person counts at the median distance of their records, because a ball for persons should contain their records.
     """
 
     coordinates = NormalCoordinates(center, n)
@@ -155,7 +155,7 @@ def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
             squares[:, 0] += rows[:, i] * rows[:, i]
         return np.sqrt(squares)
 
-    # as many as have a length of at most t, counted at each t
+    # count the records of length at most t, for each t
     def within(rows: Array) -> Array:
         return np.searchsorted(np.sort(rows[:, 0]), radii, side="right").astype(np.float64)
 
@@ -167,7 +167,7 @@ def below(x: Any, ball: Ball, directions: Array, thresholds: Array, n: int) -> l
     """For each direction (a row) and threshold, how many of ``n`` records have a coordinate along it below that."""
 
     def counts(rows: Array) -> Array:
-        # one coordinate after the other: a product of matrices may round a row by where it stands
+        # one coordinate after the other: a matrix product may round a row differently depending on its position
         along = np.zeros((len(rows), len(directions)))
         for i, component in enumerate(directions.T):
             along += rows[:, i, None] * component
@@ -184,7 +184,7 @@ class TangentMean:
     """The mean of the records' normal coordinates at the centre of a ball, each clipped to its radius: a vector.
 
     *Sensitivity.* Every record contributes a vector of length at most ``r``, a function of that record alone: the mean moves by
-    at most ``2 r/n``. *Tolerance*: the rounding of the sum. So the ball may be as wide as one likes.
+    at most ``2 r/n``. *Tolerance*: the rounding of the sum. So the ball may be arbitrarily wide.
     """
 
     domain: Ball

@@ -31,13 +31,13 @@ from geodp.statistics.secants import MEMORY, accelerated
 
 Flags = NDArray[np.bool_]
 
-#: Records solved together by one thread: so many bytes of them stay in the cache for all passes.
+#: Bytes of records that one thread solves together, few enough to stay in the cache for all passes.
 _CHUNK_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class MeanResults:
-    """The Fréchet means of groups: one row a group of ``groups``, in their order.
+    """The Fréchet means of groups: one row for each of ``groups``, in their order.
 
     ``results[label]`` is the :class:`geodp.MeanResult` of one group, and iterating gives the labels.
 
@@ -90,7 +90,7 @@ def frechet_means(
         The labels, in the order of the result; records with another label are left out. A group without records has the
         centre of the ball for its mean. By default the labels that occur, sorted.
     tolerance
-        The largest acceptable error bound of any group, :func:`geodp.frechet_mean` says more.
+        The largest acceptable error bound of any group, as for :func:`geodp.frechet_mean`.
     how
         How columns become points, as for :func:`geodp.frechet_mean`.
 
@@ -110,13 +110,13 @@ def frechet_means(
         order = np.argsort(codes, kind="stable")
         order = order[np.searchsorted(codes[order], 0) :]
     starts = np.concatenate([[0], np.cumsum(np.bincount(codes[order], minlength=len(labels)))])
-    with np.errstate(all="ignore"):  # a warning of the conversion would tell about a value
+    with np.errstate(all="ignore"):  # a warning about the conversion would reveal something about a value
         chosen = records[order].astype(np.float64, order="C")
     return MeanResults(labels, *group_means(chosen, starts, ball, tolerance=tolerance))
 
 
 def _coded(by: ArrayLike, groups: ArrayLike | None, count: int) -> tuple[NDArray[Any], Integers]:
-    """The labels, and for each record the index of its own among them, -1 if it is not there."""
+    """The labels, and for each record the index of its label, -1 if it is not among them."""
     refuse_mask(by, "by")
     keys = np.asarray(by)
     if keys.shape != (count,):
@@ -136,7 +136,7 @@ def _coded(by: ArrayLike, groups: ArrayLike | None, count: int) -> tuple[NDArray
 
 
 class Means(NamedTuple):
-    """Of each group: the mean, a bound on its error, and the passes it took."""
+    """For each group: the mean, a bound on its error, and the number of passes."""
 
     points: Array
     error_bounds: Array
@@ -155,16 +155,16 @@ def group_means(
     """The Fréchet mean of the records ``starts[g]`` to ``starts[g + 1]`` for every ``g``, clipped into the ball.
 
     ``records`` is float64, ``(n, *point_shape)``, and may be clipped in place. The mean of no records is the centre. A release
-    asks for ``steady`` work: every group gets the passes that ordinary data need in such a ball, so that time says less about it.
-    It also says which ``kind`` of evaluator to use, where the number of records is private: they do not agree about records that
-    are next to no points.
+    sets ``steady``: every group gets the passes that ordinary data need in such a ball, so that the time reveals less about it.
+    If the number of records is private, it also sets the ``kind`` of evaluator, because evaluators differ for records that are
+    barely points.
     """
     manifold, count = ball.manifold, len(starts) - 1
-    records = as_compiled_code_knows_it(records)  # once: a copy made later would not keep what was clipped
+    records = as_compiled_code_knows_it(records)  # only here: clipping in a later copy would be lost
     starts = np.ascontiguousarray(starts, dtype=np.int64)
     goal = None if tolerance is None else checked_tolerance(tolerance)
     evaluator = best_group_evaluator(ball, len(records)) if kind is None else kind(ball)
-    # few records may lie to one side of their mean more than many do, which costs the steps that know the Hessian on average
+    # few records are often less symmetric about their mean than many, so steps with the average Hessian need more passes
     least = (least_passes(ball, evaluator.hessian) + 2 * (evaluator.hessian != "in full")) if steady else 1
     out = Means(np.empty((count, *manifold.point_shape)), np.empty(count), np.empty(count, dtype=np.int64))
 
@@ -182,7 +182,7 @@ def group_means(
 
 
 def _parts(starts: Integers, record: int) -> Iterator[tuple[int, int]]:
-    """Ranges of groups with about :data:`_CHUNK_BYTES` of records; a group without any counts like a record."""
+    """Ranges of groups with about :data:`_CHUNK_BYTES` of records; an empty group counts like one record."""
     weights = starts + np.arange(len(starts))
     begin = 0
     while begin < len(starts) - 1:
@@ -193,7 +193,7 @@ def _parts(starts: Integers, record: int) -> Iterator[tuple[int, int]]:
 
 
 class _States(NamedTuple):
-    """What the last pass said about the point of each group: see ``_State`` of one mean."""
+    """The result of the last pass at the point of each group, like ``_State`` of one mean."""
 
     point: Array
     log: Array
@@ -216,7 +216,7 @@ def _each(flags: Flags, like: Array) -> Flags:
 
 
 class _Solver:
-    """The iteration of :func:`geodp.frechet_mean` for all groups together: the same steps, tests and bounds, a row a group."""
+    """The iteration of :func:`geodp.frechet_mean` for all groups together: the same steps, tests and bounds, one row a group."""
 
     def __init__(self, evaluator: GroupEvaluator, ball: Ball, tolerance: float | None, least: int) -> None:
         self.evaluator, self.ball, self.manifold = evaluator, ball, ball.manifold
@@ -224,7 +224,7 @@ class _Solver:
         self.goal = default_tolerance(ball)
         self.target = self.goal if tolerance is None else tolerance
         self.most_rounding = self.manifold.log_rounding_in_ball(ball.center, ball.reach)
-        # what holds everywhere in the ball does for the default tolerance, and spares a bound for each point
+        # a rounding bound for the whole ball is enough for the default tolerance, and avoids one for each point
         self.refines = tolerance is None and least == 1 and self.goal > FINE
         self.rounds_by_point = self.refines or (tolerance is not None and tolerance < self.goal)
         self.slow = 1.0 - 0.25 * flatness(ball) / float(self._steepest(np.array(math.inf)))
@@ -247,7 +247,7 @@ class _Solver:
                 if not going.any():
                     return out
                 sizes = np.diff(starts)
-                if 2 * sizes[going].sum() <= sizes.sum():  # the others go on without those that are done
+                if 2 * sizes[going].sum() <= sizes.sum():  # drop the groups that are done
                     records = records[np.repeat(going, sizes)]
                     starts = np.concatenate([[0], np.cumsum(sizes[going])])
                     which, state, history = which[going], state.take(going), history.take(going)
@@ -291,7 +291,7 @@ class _Solver:
             state = state.where(accepted, trial)
 
     def _steepest(self, reach: Array) -> Array:
-        """An upper bound on the Hessian wherever a gradient step may pass: see one mean."""
+        """An upper bound on the Hessian along a gradient step, as for one mean."""
         length = np.minimum(4.0 * self.ball.reach, 2.0 * reach) * math.sqrt(-self.manifold.lowest_curvature)
         return np.where(length > 1e-8, length / np.tanh(np.maximum(length, 1e-8)), 1.0 + length)
 
@@ -306,7 +306,7 @@ class _Solver:
         return _States(found.points, found.log, found.step, gamma, 0.5 * found.square, bound, upper - gamma, reach)
 
     def _certificate(self, gamma: Array) -> Array:
-        """How far the exact means may be from points of the ball where the mean logarithms are at most ``gamma``."""
+        """A bound on the distance of the exact means from points of the ball with mean logarithms of at most ``gamma``."""
         root, radius = math.sqrt(self.manifold.curvature), self.ball.reach
         if root == 0.0:
             return np.where(np.isfinite(gamma), gamma, math.inf)
@@ -315,7 +315,7 @@ class _Solver:
 
 
 class _History:
-    """The latest secants of each group, for :func:`geodp.statistics.secants.accelerated`: they follow its point."""
+    """The latest secants of each group, moved along with its point, for :func:`geodp.statistics.secants.accelerated`."""
 
     def __init__(self, evaluator: GroupEvaluator, count: int) -> None:
         self.evaluator, self.any = evaluator, np.zeros(count, dtype=np.bool_)
@@ -327,12 +327,12 @@ class _History:
         return part
 
     def forget(self, groups: Flags) -> None:
-        """Secants that have misled would again."""
+        """Forgets the secants of these groups, because they led in a wrong direction."""
         self.any &= ~groups
         self.secants[groups] = 0.0
 
     def follow(self, moved: Flags, old: _States, new: _States) -> None:
-        """Takes the secants of groups that have moved along to their new points, and puts the latest first."""
+        """Moves the secants of groups that have moved to their new points, and puts the latest first."""
         groups = np.flatnonzero(moved)
         if len(groups) == 0:
             return

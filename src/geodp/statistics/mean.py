@@ -22,19 +22,19 @@ from geodp.records.sources import Columns, load
 from geodp.statistics.secants import MEMORY, accelerated
 from geodp.statistics.sensitivity import Bound, sensitivity
 
-#: In balls so wide that no tolerance like this can be promised, the solver goes on to it all the same, if the records let it.
+#: In balls too wide to promise a tolerance like this, the solver still tries to reach it, if the records allow it.
 FINE = 1e-7
-#: What a computed length may lack because its square, or those of its parts, are below the smallest float.
+#: The most that underflow of squares can take from a computed length.
 UNDERFLOW = 1e-150
-#: The smallest tolerance that can be asked for: in the smallest balls even the default one is above it.
+#: The smallest tolerance that callers may request. Even in the smallest balls the default one is larger.
 _LEAST_TOLERANCE = 1e-20 * SHORTEST
-#: A safeguard that no data set reaches: the error bound of the default tolerance is met after a few passes.
+#: A safeguard that no data set should reach: the default tolerance is met after a few passes.
 MOST_PASSES = 100_000
 
 
 @dataclass(frozen=True)
 class MeanResult:
-    """A Fréchet mean, an upper bound on its distance to the exact one, and the passes over the data it took.
+    """A Fréchet mean, an upper bound on its distance to the exact one, and the number of passes over the data.
 
     >>> from geodp import Ball, Euclidean
     >>> result = frechet_mean([[1.0], [2.0], [6.0]], Ball(Euclidean(1), center=[0.0], radius=10.0))
@@ -69,9 +69,9 @@ def frechet_mean(
     ball
         The public ball; records outside it are moved to its boundary first, see :meth:`Ball.clip`.
     tolerance
-        The largest acceptable ``error_bound``. By default :func:`default_tolerance`, a function of the ball alone which
-        every data set meets; where that is coarse, because the ball is so wide that logarithms across it have few digits, the
-        iteration goes on to what the records themselves allow. A smaller one that float64 cannot meet is a ``ValueError``.
+        The largest acceptable ``error_bound``. By default :func:`default_tolerance`, a function of the ball alone that
+        every data set meets. If that is coarse, because the ball is so wide that logarithms across it have few digits, the
+        iteration continues as far as the records allow. A tolerance that float64 cannot meet raises a ``ValueError``.
     weights
         Non-negative weights of the records, ``(n,)``; equal by default.
     progress
@@ -121,7 +121,7 @@ class FrechetMean:
 
     ball: Ball
     bound: Bound = "sharp"
-    #: Whether each of ``n`` is a person, whose records are averaged first.
+    #: Whether ``n`` counts persons, whose records are averaged first.
     persons: bool = False
 
     kind: ClassVar[str] = "mean"
@@ -137,11 +137,12 @@ class FrechetMean:
 
     @property
     def tolerance(self) -> float:
-        """How far the computed mean may be from the exact one, for every data set in the ball: a function of the ball alone.
+        """A bound on the distance of the computed mean from the exact one, for every data set: a function of the ball alone.
 
-        The solver's tolerance, and the difference between the computed point and the exact one that its floats define. The mean
-        of a person's records is wrong by as much. Points that all move by ``t`` move their mean by at most ``t s/b``, where ``s``
-        bounds the derivative of ``log_p(x)`` in ``x`` and ``b`` the Hessian from below: both are 1 without positive curvature.
+        It is the solver's tolerance plus the difference between the computed point and the exact one that its floats define. The
+        mean of a person's records has the same error. Points that all move by ``t`` move their mean by at most ``t s/b``, where
+        ``s`` bounds the derivative of ``log_p(x)`` in ``x`` and ``b`` the Hessian from below: both are 1 without positive
+        curvature.
         """
         once = _tolerance(self.ball)
         return once * (1.0 + _most_stretch(self.ball) / flatness(self.ball)) if self.persons else once
@@ -170,14 +171,14 @@ class FrechetMean:
             )
 
     def compute(self, x: Any, n: int, progress: Progress | bool | None = None) -> Array:
-        """The mean of exactly ``n`` records, to the default tolerance; refused if ``x`` holds another number of them."""
+        """The mean of exactly ``n`` records, to the default tolerance; raises if ``x`` holds another number of records."""
         records = open_records(one_point_each(x, self.ball), self.ball, None)
         records.check_count(n)
         with followed(progress, "mean") as told:
             return _Solver(records, told).solve(None, least_passes(self.ball, records.evaluator.hessian)).point
 
     def compute_each(self, arrays: list[Array]) -> Array:
-        """The means of several data sets, a row each, together."""
+        """The means of several data sets, computed together, one row each."""
         from geodp.statistics.many import group_means
 
         starts = np.append(0, np.cumsum([len(array) for array in arrays]))
@@ -197,8 +198,8 @@ def _tolerance(ball: Ball) -> float:
 def default_tolerance(ball: Ball) -> float:
     """The error bound that :func:`frechet_mean` meets for every data set in the ball: a function of the ball alone.
 
-    Twice what rounding may put between a computed and an exact gradient anywhere in the ball, turned into a distance by
-    the certificate; never more than the diameter of the ball.
+    It is twice the largest rounding error of a gradient anywhere in the ball, turned into a distance by the certificate, and
+    never more than the diameter of the ball.
     """
     rounding = _rounding(ball) + sum_rounding(2.0 * ball.reach)
     return min(2.0 * ball.reach, _certificate(ball, 8.0 * rounding))
@@ -206,7 +207,7 @@ def default_tolerance(ball: Ball) -> float:
 
 @lru_cache(maxsize=64)
 def _rounding(ball: Ball) -> float:
-    """What rounding may put between a computed and an exact logarithm anywhere in the ball."""
+    """The largest rounding error of a logarithm anywhere in the ball."""
     return ball.manifold.log_rounding_in_ball(ball.center, ball.reach)
 
 
@@ -218,9 +219,9 @@ def checked_tolerance(tolerance: float) -> float:
 
 
 def least_passes(ball: Ball, hessian: HessianKnown) -> int:
-    """So many passes are made for a release even if fewer would do: what ordinary data need in such a ball.
+    """The number of passes that a release makes even if fewer would be enough: what ordinary data need in such a ball.
 
-    Passes take time, and time can be observed. This number is public. Only data that need more stand out.
+    Passes take time, and time can be observed. This number is public. Only data that need more are noticeable.
     """
     manifold = ball.manifold
     extent = ball.radius * math.sqrt(max(manifold.curvature, -manifold.lowest_curvature))
@@ -234,7 +235,7 @@ def least_passes(ball: Ball, hessian: HessianKnown) -> int:
 
 
 def _certificate(ball: Ball, gamma: float) -> float:
-    """How far the exact mean may be from a point of the ball where the mean logarithm is at most ``gamma``."""
+    """A bound on the distance of the exact mean from a point of the ball with a mean logarithm of at most ``gamma``."""
     root, radius = math.sqrt(ball.manifold.curvature), ball.reach
     if root == 0.0:
         return gamma
@@ -249,7 +250,7 @@ def flatness(ball: Ball) -> float:
 
 
 def _most_stretch(ball: Ball) -> float:
-    """By how much a small move of a point in the ball is lengthened in its logarithm at another one, at most."""
+    """The largest factor by which ``log`` at one point of the ball stretches a small move of another point."""
     angle = 2.0 * math.sqrt(ball.manifold.curvature) * ball.reach
     return angle / math.sin(angle) if angle > 0.0 else 1.0
 
@@ -270,15 +271,15 @@ def _means_of_persons(ball: Ball, kind: type[GroupEvaluator], records: Array, st
 
 
 class _State(NamedTuple):
-    """What one pass over the data says about a point. Tangent vectors are coordinates in the orthonormal frame there."""
+    """The result of one pass at a point. Tangent vectors are coordinates in the orthonormal frame there."""
 
     point: Array
     log: Array  # mean logarithm: minus the gradient
-    step: Array  # a step to the mean, by what the pass says about the Hessian
+    step: Array  # a step towards the mean, using the Hessian as far as the pass gives it
     gamma: float
     energy: float
     bound: float
-    rounding: float  # of the gradient, for the records met
+    rounding: float  # rounding error of the gradient, for the records of this pass
     reach: float  # distance of the farthest record
 
 
@@ -295,7 +296,7 @@ class _Solver:
         self.passes = 0
         self.trust = 2.0 * ball.reach
         self.lowest = math.inf
-        # near the mean a gradient step shrinks the gradient by more than this, where rounding hides what it does to the energy
+        # near the mean rounding hides changes of the energy, but there a gradient step shrinks the gradient by more than this
         self.slow = 1.0 - 0.25 * flatness(ball) / self._steepest(math.inf)
         self.secants: list[tuple[Array, Array]] = []
 
@@ -314,7 +315,7 @@ class _Solver:
                 raise RuntimeError(f"no convergence in {self.passes} passes")
             self.lowest = min(self.lowest, state.gamma)
             trial = self._advance(state)
-            # while the evaluator's own step does well, a secant over a long way would only mislead it; one over a short way helps
+            # while the evaluator's own step works well, a long secant would mislead it, but a short one helps
             useful = self.secants or trial.gamma > 0.1 * state.gamma or state.gamma < 1e-3 * self.ball.reach
             if trial.bound > self.target and useful:
                 self._remember(state, trial)
@@ -323,19 +324,19 @@ class _Solver:
         if tolerance is None and least == 1:
             state = self._refined(state)
         while self.passes < least:
-            self._evaluate(state.point)  # for the time it takes only
+            self._evaluate(state.point)  # only to take the same time
         return MeanResult(state.point, self._tightly_bounded(state).bound, self.passes)
 
     def _refined(self, state: _State) -> _State:
-        """On from a point that meets the tolerance of a wide ball, as far as the records allow: nothing here may fail."""
+        """Continues from a point that meets the tolerance of a wide ball, as far as the records allow. Must not fail."""
         if self.goal > FINE:
             self.tight, state = True, self._tightly_bounded(state)
         best = state
-        # far from the records nothing may be certified, and yet the way to them be clear: the gradient says whether it is
+        # far from the records nothing can be certified, but the gradient may still show the way to them
         while best.bound > FINE and state.gamma > 0.01 * state.rounding:
             try:
                 trial = self._advance(state)
-            except np.linalg.LinAlgError:  # a point whose floats are past all digits
+            except np.linalg.LinAlgError:  # a point whose floats have no correct digits left
                 break
             if not trial.gamma < 0.9 * state.gamma:
                 break
@@ -359,19 +360,19 @@ class _Solver:
             if self.trust <= safe:
                 break
         self.trust = max(self.trust, 2.0 * safe)
-        self.secants = []  # secants that have misled would again
+        self.secants = []  # these led in a wrong direction
         return self._move(state, state.log / steepest)
 
     def _proves_itself(self, state: _State, trial: _State, steepest: float) -> bool:
-        """The energy fell as much as a gradient step must lower it; or the gradient did, where it says how far the mean is."""
+        """Whether the energy fell as much as by a gradient step, or the gradient did where it bounds the distance to the mean."""
         certified = trial.bound < 1.99 * self.ball.reach and trial.gamma <= self.slow * self.lowest
         return certified or trial.energy < state.energy - 0.25 * state.gamma**2 / steepest
 
     def _steepest(self, reach: float) -> float:
-        """An upper bound on the Hessian of ``F`` wherever a gradient step may pass: the inverse of a safe step.
+        """An upper bound on the Hessian of ``F`` along a gradient step: the inverse of a safe step length.
 
-        No record of the ball is farther than its diameter from a point in it, nor farther from any point of a gradient step
-        than twice the distance of the farthest one met, for the step is no longer than that.
+        No record is farther than the ball's diameter from a point in it. Nor is it farther from any point of a gradient step
+        than twice the distance of the farthest record, because the step is no longer than that distance.
         """
         length = min(4.0 * self.ball.reach, 2.0 * reach) * self.root
         return length / math.tanh(length) if length > 0.0 else 1.0
@@ -380,7 +381,7 @@ class _Solver:
         return self._evaluate(self.records.evaluator.move(self.ball, state.point, step))
 
     def _remember(self, old: _State, new: _State) -> None:
-        """Takes the secants along to the new point, and puts the latest first."""
+        """Moves the secants to the new point, and puts the latest first."""
         vectors = np.array([old.step, *(vector for pair in self.secants for vector in pair)])
         moved, move = self.records.evaluator.follow(old.point, new.point, vectors)
         latest = move, new.step - moved[0]
@@ -398,14 +399,15 @@ class _Solver:
         square, reach = mass * total.square, 1.0001 * total.reach
         told = self.uses_hessian and total.seen > 0.0
         step = self.records.evaluator.step(p, log, self._hessian(total, square, gamma)) if told else log
-        # what holds everywhere in the ball is had at once; what holds here costs more, and is asked where it may decide
+        # the rounding bound for the whole ball is known at once; the one for this point costs more, so use it only if it may
+        # decide
         bound, rounding = self._bound(gamma, square, self.most_rounding)
         state = _State(p, log, step, gamma, 0.5 * square, bound, rounding, reach)
         decides = bound > self.target and _certificate(self.ball, gamma) <= self.target
         return self._tightly_bounded(state) if decides or self.tight else state
 
     def _bound(self, gamma: float, square: float, rounding: float) -> tuple[float, float]:
-        """The error bound that this bound on the rounding of logarithms gives, and all that rounding may add to the gradient."""
+        """The error bound that follows from this rounding bound of logarithms, and the total rounding error of the gradient."""
         upper = gamma * (1.0 + self.dim * EPSILON) + rounding + UNDERFLOW + sum_rounding(math.sqrt(square))
         return min(2.0 * self.ball.reach, _certificate(self.ball, upper)), upper - gamma
 
@@ -416,10 +418,10 @@ class _Solver:
 
     @staticmethod
     def _hessian(total: Pass, square: float, gamma: float) -> Array:
-        """The mean Hessian; if the evaluator gives its mean over all directions, what it is along the gradient.
+        """The mean Hessian; if the evaluator gives only its mean over directions, an estimate along the gradient.
 
-        Towards a record the Hessian is 1, and it is the mean one across. The share of the squared distances that is not along the
-        gradient is small if the records are close together, far from the point: then the gradient leads there at once.
+        The Hessian is 1 in the direction of a record, and the mean one across. If the records are close together and far from the
+        point, little of the squared distances is across the gradient, and the gradient leads to them directly.
         """
         if total.hessian.ndim:
             return total.hessian / total.seen

@@ -1,4 +1,4 @@
-"""The projected mean: an average in the space around a compact manifold, for records spread anywhere on it."""
+"""The projected mean: an average in the ambient space of a compact manifold, for records anywhere on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from geodp.records.sums import sum_over
 
 
 def embedding_of(manifold: Manifold) -> Embedding:
-    """The embedding of a manifold, or a sentence if there is none."""
+    """The embedding of a manifold; raises if there is none."""
     if manifold.embedding is None:
         raise ValueError(
             f"{manifold} is not compact, so it has no projected mean: start from a wide ball, such as one of radius=30"
@@ -24,10 +24,10 @@ def embedding_of(manifold: Manifold) -> Embedding:
 @final
 @dataclass(frozen=True)
 class ProjectedMean:
-    """The mean of the records as vectors of the space around their manifold; what is no point counts as the origin.
+    """The mean of the records as vectors of the ambient space of their manifold. Invalid records count as the origin.
 
     *Sensitivity.* Replacing one record moves one of ``n`` vectors by at most the diameter of the manifold in that space.
-    *Tolerance*: the rounding of the sum. The nearest point to the mean is an estimate of where the records are; it is computed
+    *Tolerance*: the rounding of the sum. The point nearest to the mean estimates where the records are; it is computed
     from the released vector.
     """
 

@@ -10,18 +10,18 @@ import numpy as np
 
 from geodp.inputs import Array
 
-#: Secant pairs that a solver remembers.
+#: The number of secant pairs that a solver remembers.
 MEMORY = 6
 #: A secant is used if the sine of its angle to the span of later ones exceeds this.
 _OFF_SPAN = 0.02
 
 
 def accelerated(step: Array, secants: Sequence[tuple[Array, Array]]) -> Array:
-    """The combination of secants that predicts the smallest residual; ``step`` itself where there are none.
+    """The combination of secants that predicts the smallest residual; ``step`` itself if there are none.
 
-    A secant is how the point moved and how its step changed by that, latest first; all in coordinates, ``(..., dim)``. Of two
-    secants in one direction the later is nearer to the mean and the truer one. So the earlier ones are made orthogonal to the
-    later, and left out if little remains. Zeros stand for no secant.
+    A secant is a move of the point and the change of its step, latest first; all in coordinates, ``(..., dim)``. Of two
+    secants in the same direction, the later is nearer to the mean and more accurate. So the earlier ones are made orthogonal to
+    the later ones, and left out if little remains. A row of zeros means no secant.
     """
     dot: Any = np.dot if step.ndim == 1 else _dots
     inverted: Any = _inverted_number if step.ndim == 1 else _inverted

@@ -48,8 +48,6 @@ def sensitivity(ball: Ball, n: int, bound: Bound = "sharp") -> float:
     """
     checked_ball(ball)
     n = whole_number(n, 1, "the number of records n")
-    if n > 2**63:
-        raise ValueError("the number of records n must be at most 2^63")
     if bound not in get_args(Bound):
         raise ValueError(f"the bound must be one of {', '.join(get_args(Bound))} but is {bound!r}")
     root = math.sqrt(ball.manifold.curvature)

@@ -1,13 +1,13 @@
 r"""How much records vary: mean squared distances, and second moments of normal coordinates.
 
 Below ``u_i`` are the normal coordinates of the records at the public centre of a ball of radius ``r``, each clipped to that
-length: a function of each record by itself. What is no point of the manifold has ``u = 0``. So every sensitivity here is one of
-sums of vectors that are bounded one by one, whatever the curvature. Where the records are those of persons, a person's vectors
-are averaged first: the spread is that between persons.
+length: a function of each record by itself. A record that is not a point of the manifold has ``u = 0``. So every sensitivity here
+is that of a sum of bounded vectors, for any curvature. If persons have several records, a person's vectors are averaged first:
+the spread is that between persons.
 
 *Sensitivity of second moments.* ``|u u' - v v'|^2 = |u|^4 + |v|^4 - 2 (u.v)^2 <= 2 r^4`` in the Frobenius norm, with equality for
 orthogonal vectors of length ``r``. In one dimension it is ``(u^2 - v^2)^2 <= r^4``. A symmetric matrix becomes a vector of the
-same length if the entries off its diagonal are multiplied by the root of two, so that all noise for vectors serves.
+same length if the entries off its diagonal are multiplied by the root of two, so that noise for vectors can be used.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from geodp.records.sums import sum_over
 from geodp.statistics.counts import NormalCoordinates
 from geodp.statistics.mean import FrechetMean, one_point_each
 
-#: Rounding of a mean of numbers up to 1. Plain sums of BLOCK records, carried on or added up by halves over a chunk, carried
-#: on over chunks; in Dask plainly over the slices of a block, of which 100,000 would be allowed for.
+#: A bound on the rounding of a mean of numbers up to 1. Sums over BLOCK records are plain; those over a chunk, and over chunks,
+#: are compensated or by halves; in Dask those over the slices of a block are plain, and 100,000 slices would be covered.
 ROUNDING = 1e-10
 _BLOCK = 1024
 
-#: Rounding up of a sensitivity, for the operations that compute it.
+#: A factor that covers the rounding of the operations that compute a sensitivity.
 _UP = 1.0 + 1e-14
 
 
 class _AboutBall:
-    """What all statistics of records in a ball have in common whose values are in no ball themselves."""
+    """The base class of statistics of records in a ball whose values are not in a ball themselves."""
 
     domain: Ball
     persons: bool
@@ -51,13 +51,13 @@ class _AboutBall:
         """None: noise in a flat space needs no ball."""
 
     def check(self, n: int) -> None:
-        """Sums can always be computed; the means of persons' records in some balls only."""
+        """Raises if the means of persons' records cannot be computed in this ball. Sums can always be computed."""
         if self.persons:
             FrechetMean(self.domain).check(n)
 
     @property
     def of_persons(self) -> float:
-        """By how much the coordinates of a person's computed mean may be wrong."""
+        """A bound on the error of the coordinates of a person's computed mean."""
         if not self.persons:
             return 0.0
         angle = math.sqrt(self.domain.manifold.curvature) * self.domain.reach
@@ -73,7 +73,7 @@ class Variance(_AboutBall):
     """
 
     domain: Ball
-    #: Whether each of ``n`` is a person, whose records are averaged first.
+    #: Whether ``n`` counts persons, whose records are averaged first.
     persons: bool = False
 
     kind: ClassVar[str] = "variance about the centre"
@@ -105,15 +105,15 @@ class FrechetVariance(_AboutBall):
     r"""The mean squared distance of the clipped records to their Fréchet mean: one number, from 0 to ``r^2``.
 
     *Sensitivity*: ``4 r^2/n``. The variance is the least value over points ``p`` of the ball of the mean of ``dist(p, x_i)^2``,
-    each from 0 to ``(2 r)^2``: for neighbours these functions of ``p`` differ by at most ``4 r^2/n`` everywhere, and so do their
-    least values. In flat space ``4 r^2/n (1 - 1/n)`` is reached.
+    each from 0 to ``(2 r)^2``. For neighbours these functions of ``p`` differ by at most ``4 r^2/n`` everywhere, and so do their
+    least values. In flat space ``4 r^2/n (1 - 1/n)`` is attained.
 
-    *Tolerance*. At a point within ``t`` of the mean the mean of the squares is more by at most ``4 r t``; rounding of distances
-    counts likewise, and the rounding of the sum.
+    *Tolerance*. At a point within ``t`` of the mean the mean of the squares is larger by at most ``4 r t``. The rounding of
+    distances has the same effect, and the rounding of the sum is added.
     """
 
     domain: Ball
-    #: Whether each of ``n`` is a person, whose records are averaged first.
+    #: Whether ``n`` counts persons, whose records are averaged first.
     persons: bool = False
 
     kind: ClassVar[str] = "variance"
@@ -138,7 +138,7 @@ class FrechetVariance(_AboutBall):
         return 4.0 * self.domain.radius**2 / n * _UP
 
     def check(self, n: int) -> None:
-        """A sentence if means in this ball cannot be computed."""
+        """Raises if means in this ball cannot be computed."""
         FrechetMean(self.domain).check(n)
 
     def compute(self, x: Any, n: int) -> Array:
@@ -158,7 +158,7 @@ class SecondMoment(_AboutBall):
     """
 
     domain: Ball
-    #: Whether each of ``n`` is a person, whose records are averaged first.
+    #: Whether ``n`` counts persons, whose records are averaged first.
     persons: bool = False
 
     kind: ClassVar[str] = "covariance about the centre"
@@ -181,11 +181,11 @@ class SecondMoment(_AboutBall):
         return vector_from_symmetric(_summed(x, self.domain, n)[0] / n)
 
     def covariance(self, vector: Array) -> Array:
-        """The matrix that a vector stands for."""
+        """The matrix that a vector represents."""
         return symmetric_from_vector(vector, self.domain.manifold.dim)
 
 
-#: The mean counts so much against the second moment: this times the radius is the length of its unit in the joint vector.
+#: The weight of the mean against the second moment: this times the radius is the length of its unit in the joint vector.
 WEIGHT = 0.5
 
 
@@ -194,22 +194,22 @@ WEIGHT = 0.5
 class Covariance(_AboutBall):
     r"""The mean of ``u u'`` and the mean of ``u``, as one vector: the covariance about the mean is a function of both.
 
-    Two releases would each need noise of their own. Here one noise hides both: lift every ``u`` to ``(u, h)`` with a constant
-    ``h = w r/sqrt(2)``. The second moment of the lifted vectors holds that of ``u`` and, beside it, ``h`` times the mean; as a
-    vector, ``(vec(mean u u'), w r mean u)`` and a constant. It has dimension ``d (d + 3)/2``.
+    Two releases would each need their own noise. Here one noise covers both: lift every ``u`` to ``(u, h)`` with a constant
+    ``h = w r/sqrt(2)``. The second moment of the lifted vectors contains that of ``u`` and ``h`` times the mean. As a
+    vector it is ``(vec(mean u u'), w r mean u)`` and a constant. It has dimension ``d (d + 3)/2``.
 
     *Sensitivity*: lifted vectors have squared length at most ``r^2 (1 + w^2/2)``, so the root of two times that, over ``n``;
     reached where ``u.v = -h^2``. In one dimension ``(u - v)^2 ((u + v)^2 + (w r)^2)`` is largest for ``u = r`` and ``v = t r``
     with ``2 t^2 + 2 t + w^2 = 0``.
 
-    *The weight.* With ``w = 1/2`` the second moment has an eighth more noise than by itself. It would have as much if a fifth of
-    a Gaussian budget went to a mean of its own, and that mean would have 1.37 times the noise it has here.
+    *The weight.* With ``w = 1/2`` the second moment has an eighth more noise than by itself. It would have the same noise if a
+    fifth of a Gaussian budget went to a separate mean, but that mean would have 1.37 times the noise it has here.
 
     *Tolerance*: the rounding of the sum, and of persons' means.
     """
 
     domain: Ball
-    #: Whether each of ``n`` is a person, whose records are averaged first.
+    #: Whether ``n`` counts persons, whose records are averaged first.
     persons: bool = False
 
     kind: ClassVar[str] = "covariance"
@@ -222,7 +222,7 @@ class Covariance(_AboutBall):
 
     @property
     def unit(self) -> float:
-        """What a mean of length 1 counts in the joint vector."""
+        """The length of a mean of length 1 in the joint vector."""
         return WEIGHT * self.domain.radius
 
     @property
@@ -242,17 +242,17 @@ class Covariance(_AboutBall):
         return np.concatenate([vector_from_symmetric(moments / n), self.unit * means / n])
 
     def mean(self, vector: Array) -> Array:
-        """The mean of the normal coordinates that a vector stands for, shortened to the radius, which no true mean exceeds."""
+        """The mean of the normal coordinates in a vector, shortened to the radius, which no true mean exceeds."""
         mean = vector[-self.domain.manifold.dim :] / self.unit
         return np.asarray(mean * min(1.0, self.domain.radius / max(float(np.linalg.vector_norm(mean)), 1e-300)))
 
     def second_moment(self, vector: Array) -> Array:
-        """The second moment about the centre that a vector stands for."""
+        """The second moment about the centre in a vector."""
         d = self.domain.manifold.dim
         return symmetric_from_vector(vector[:-d], d)
 
     def covariance(self, vector: Array) -> Array:
-        """The covariance about the mean that a vector stands for; noise may make some of its eigenvalues negative."""
+        """The covariance about the mean that follows from a vector. Noise may make some of its eigenvalues negative."""
         mean = self.mean(vector)
         return self.second_moment(vector) - np.outer(mean, mean)
 
@@ -265,7 +265,7 @@ def _summed(x: Any, ball: Ball, n: int) -> tuple[Array, Array]:
 
 
 def _moments(rows: Array) -> Array:
-    # matrix products add up plainly, so they are of short blocks
+    # matrix products sum without compensation, so use short blocks
     whole = len(rows) // _BLOCK * _BLOCK
     blocks, rest = rows[:whole].reshape(-1, _BLOCK, rows.shape[1]), rows[whole:]
     moments = (blocks.mT @ blocks).sum(axis=0) + rest.T @ rest

@@ -1,4 +1,4 @@
-"""What a summary must say about itself to be released."""
+"""The contract of a summary that can be released."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from geodp.manifolds.ball import Ball
 
 
 class Statistic(Protocol):
-    """A deterministic summary of private records that lives on a manifold. All it says here is public."""
+    """A deterministic summary of private records, a point of a manifold. All attributes here are public."""
 
     #: Its name on receipts, and what an error is an error of.
     kind: ClassVar[str]
@@ -23,29 +23,29 @@ class Statistic(Protocol):
 
     @property
     def codomain(self) -> Manifold:
-        """Where its value lives."""
+        """The manifold of its value."""
 
     @property
     def ball(self) -> Ball | None:
-        """A public ball that holds every value, if there is one."""
+        """A public ball that contains every value, or None."""
 
     @property
     def tolerance(self) -> float:
         """A bound on the numerical error of the value, met for every data set."""
 
     def sensitivity(self, n: int) -> float:
-        """A bound on the geodesic distance of the exact values of neighbouring data sets of ``n`` records."""
+        """A bound on the geodesic distance between the exact values of neighbouring data sets of ``n`` records."""
 
     def check(self, n: int) -> None:
-        """A sentence if its values cannot be computed."""
+        """Raises if its values cannot be computed."""
 
 
 @final
 @dataclass(frozen=True)
 class ClaimedSummary:
-    """A summary of the caller's: its sensitivity is the caller's claim, numerical error of the value included.
+    """The caller's own summary. Its sensitivity is the caller's claim, and includes the numerical error of the value.
 
-    If there is a ball, it is part of the claim that it holds the value of every data set.
+    If there is a ball, the claim includes that it contains the value of every data set.
     """
 
     codomain: Manifold
@@ -64,7 +64,7 @@ class ClaimedSummary:
 
     @property
     def tolerance(self) -> float:
-        """None: the claim is about the computed values."""
+        """Zero: the claim is about the computed values."""
         return 0.0
 
     def sensitivity(self, n: int) -> float:

@@ -15,7 +15,7 @@ from geodp.mechanisms.ambient import AmbientLaplace
 from geodp.statistics.mean import frechet_mean
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import ball_records, laplace_for, means, noisy, standard_error
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
 #: Manifolds and the radii of their balls about the origin.
 SPACES = {
@@ -33,7 +33,8 @@ SPACES = {
 }
 COUNTS = (50, 100, 200, 400, 800)
 EPSILONS = (0.25, 0.5, 1.0, 2.0)
-#: Public balls of the real data, chosen without looking: tissue diffuses at about a quarter of the rate of water; half a day.
+#: Public balls of the real data, chosen without looking at the data: tissue diffuses at about a quarter of the rate of water;
+#: about half a day for the arrivals.
 REAL = {
     "dti_tensors": Ball(SPD(3), 0.75 * np.eye(3), 1.5),
     "icu_arrivals": Ball(Sphere(1), [-1.0, 0.0], 1.5),
@@ -60,12 +61,12 @@ def work(task: Task, rng: np.random.Generator) -> Tables:
         outside = int((~ball.contains(records)).sum())
         row = _compared(ball, len(records), epsilon, center, int(task["draws"]), rng)
         columns = ("data", "manifold", "radius", "n", "outside", "epsilon", *COMPARED)
-        return {"real": Table.of(columns, [(name, str(ball.manifold), ball.radius, len(records), outside, epsilon, *row)])}
+        return {"real": ResultTable.of(columns, [(name, str(ball.manifold), ball.radius, len(records), outside, epsilon, *row)])}
     manifold, n, replicates = parse_manifold(str(task["space"])), int(task["n"]), int(task["replicates"])
     ball = Ball(manifold, manifold.origin, float(task["radius"]))
     centers = means(ball, ball_records(ball, (replicates, n), rng))
     row = _compared(ball, n, 1.0, centers, max(1, int(task["draws"]) // replicates), rng)
-    return {"simulated": Table.of(("manifold", "radius", "n", *COMPARED), [(str(manifold), ball.radius, n, *row)])}
+    return {"simulated": ResultTable.of(("manifold", "radius", "n", *COMPARED), [(str(manifold), ball.radius, n, *row)])}
 
 
 COMPARED = (
@@ -76,7 +77,7 @@ COMPARED = (
 
 
 def _compared(ball: Ball, n: int, epsilon: float, centers: Array, each: int, rng: np.random.Generator) -> tuple[float, ...]:
-    """Mean geodesic errors: of our release, and of ambient noise with the paper's scale and with one that is private."""
+    """Mean geodesic errors of our release, and of ambient noise with the paper's scale and with a scale that is private."""
     manifold, law = ball.manifold, laplace_for(ball, n, epsilon)
     targets = np.repeat(centers[:, None], each, axis=1)
     ours = manifold.raw_dist(targets, noisy(law, centers, each, rng)).ravel()
@@ -130,8 +131,8 @@ def notes(tables: Tables) -> list[str]:
         "The paper's ambient scale 2 r_E/(n epsilon) fits the arithmetic mean of the coordinates, but the noise is added to the "
         "Fréchet mean (see the experiment on privacy). 'Private ambient' noise has a scale that is enough for it: the sharp "
         "bound times the largest stretch of the coordinates in the ball.",
-        "On spheres of higher dimension the ambient space wastes only one of many dimensions, so the gain is small; what "
-        "remains is that of a scale that is really private.",
+        "On spheres of higher dimension the ambient space wastes only one of many dimensions, so the gain is small; the rest "
+        "of the gain comes from comparing with a scale that is really private.",
         "Symmetric matrices that are not positive definite cannot be read back; errors are over the others. On SPD(3) these "
         f"are, with the paper's scale and with the private one: {shares or 'none'}.",
         "A voxel is not a person: the tensors show the machinery. Centre and radius for the arrivals are 18:00 and 1.5 radians "

@@ -1,4 +1,4 @@
-"""The supplement's figure: what goes into the bounds on the sensitivity, over the radius of the ball."""
+"""The supplement's figure: the ingredients of the bounds on the sensitivity, as functions of the radius of the ball."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from geodp.manifolds.ball import Ball
 from geodp.statistics.mean import frechet_mean
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import NORTH
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
-#: Records of the worst-case pairs: so many that the bound is all but attained.
+#: The number of records of the worst-case pairs, large enough to nearly attain the bound.
 RECORDS = 100_001
-#: Radii at which the sharp bound's ingredients are shown over the distance of the mean from the centre.
+#: Radii for which the ingredients of the sharp bound are shown as functions of the mean's distance from the centre.
 SHOWN = {"pi/8": math.pi / 8.0, "pi/4": math.pi / 4.0, "3 pi/8": 3.0 * math.pi / 8.0}
-#: The largest radius, as a part of pi/2, where the bounds end.
+#: The largest radius, as a fraction of pi/2, where the bounds end.
 LARGEST = 0.96
 COLUMNS = (
     *("r", "twice_r", "paper_range", "empirical_range", "h", "paper_bound", "empirical_bound"),
@@ -50,7 +50,7 @@ def empirical_bound(radius: float) -> float:
 
 
 def sharp_ingredients(radius: float, away: Array) -> tuple[Array, Array, Array]:
-    """At a mean ``t`` away from the centre: the range ``2 R`` of the logarithm, the Hessian's lower bound, their quotient."""
+    """For a mean ``t`` away from the centre: the range ``2 R`` of the logarithm, the Hessian's lower bound, their quotient."""
     star = np.arccos(np.minimum(math.cos(radius) / np.cos(away), 1.0))
     reach = 2.0 * np.sqrt(star**2 + np.tan(away) ** 2)
     hessian = np.where(star > 0.0, star / np.tan(np.where(star > 0.0, star, 1.0)), 1.0)
@@ -58,7 +58,7 @@ def sharp_ingredients(radius: float, away: Array) -> tuple[Array, Array, Array]:
 
 
 def _worst_case(ball: Ball) -> float:
-    """``n`` times the distance between the means of a worst-case pair: three records with weights stand for all."""
+    """``n`` times the distance between the means of a worst-case pair, computed from three weighted records."""
     weights = [0.5 * (RECORDS - 1), 0.5 * (RECORDS - 1), 1.0]
     sides = (frechet_mean(side, ball, weights=weights).point for side in worst_case_pair(ball, 3))
     return RECORDS * float(ball.manifold.dist(*sides))
@@ -78,16 +78,16 @@ def work(task: Task, rng: np.random.Generator) -> Tables:
     worst = _worst_case(Ball(Sphere(2), NORTH, r))
     row = [r, 2.0 * r, 2.0 * r * (2.0 - h), measured, h, 2.0 * r * (2.0 - h) / h, measured / h]
     row += [reach.max(), hessian.min(), product.max(), 2.0 * math.tan(r), worst]
-    return {"curves": Table.of(COLUMNS, [row])}
+    return {"curves": ResultTable.of(COLUMNS, [row])}
 
 
-def finish(tables: Tables) -> Tables:
+def derived(tables: Tables) -> Tables:
     rows: list[tuple[str | float, ...]] = []
     for name, r in SHOWN.items():
         away = np.linspace(0.0, r, 61)
         values = zip(away / r, *sharp_ingredients(r, away), strict=True)
         rows += [(name, *(float(value) for value in row)) for row in values]
-    return {**tables, "ingredients": Table.of(("r", "t_over_r", "range", "hessian", "quotient"), rows)}
+    return {**tables, "ingredients": ResultTable.of(("r", "t_over_r", "range", "hessian", "quotient"), rows)}
 
 
 def claims(tables: Tables) -> list[Claim]:
@@ -130,6 +130,6 @@ EXPERIMENT = Experiment(
     "records, by geodp.frechet_mean.",
     tasks=tasks,
     work=work,
-    finish=finish,
+    derived=derived,
     claims=claims,
 )

@@ -16,7 +16,7 @@ from geodp.manifolds import SPD, Sphere
 from geodp.study.bounds import empirical_bound
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import CAP, MATRICES, standard_error
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
 PROGRAM, WORDED, REPAIRED, EXACT = "program: fixed step", "supplement: as worded", "supplement: repaired", "exact"
 MATRIX_COUNTS = (25, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
@@ -60,8 +60,8 @@ def work(task: Task, rng: np.random.Generator) -> Tables:
     ):
         times.append((str(space), name, n, spent / count))
     return {
-        "bias": Table.of(("space", "sampler", "n", "sigma", "draws", "error_over_exact", "se"), rows),
-        "times": Table.of(("space", "sampler", "n", "seconds_a_draw"), times),
+        "bias": ResultTable.of(("space", "sampler", "n", "sigma", "draws", "error_over_exact", "se"), rows),
+        "times": ResultTable.of(("space", "sampler", "n", "seconds_a_draw"), times),
     }
 
 
@@ -99,7 +99,7 @@ def claims(tables: Tables) -> list[Claim]:
             bool(z.max() < 4.5),
         ),
         Claim(
-            "A draw of ours takes less than a hundredth of the time of a chain.",
+            "Our sampler takes less than a hundredth of the time of a chain.",
             f"{min(slower):.0f} to {max(slower):.0f} times faster in bulk",
             min(slower) > 100.0,
         ),
@@ -109,12 +109,12 @@ def claims(tables: Tables) -> list[Claim]:
 _SAMPLERS = (("SPD(2)", PROGRAM), ("S^2", WORDED), ("S^2", REPAIRED))
 
 
-def _seconds(times: Table, space: str, sampler: str) -> float:
+def _seconds(times: ResultTable, space: str, sampler: str) -> float:
     return float(np.median(times.where(space=space, sampler=sampler).column("seconds_a_draw")))
 
 
-def _pooled(table: Table) -> tuple[float, float]:
-    """The chain is the same up to scale at every n."""
+def _pooled(table: ResultTable) -> tuple[float, float]:
+    """The average over all n, since the chain is the same at every n up to scale."""
     weights = 1.0 / table.column("se") ** 2
     return float(weights @ table.column("error_over_exact") / weights.sum()), float(weights.sum() ** -0.5)
 
@@ -124,7 +124,7 @@ def notes(tables: Tables) -> list[str]:
         "The published program for SPD(2) walks on the logarithms of the eigenvalues, from a random start in the unit square, "
         "with steps uniform in a square of side one whatever the scale is. When n is large the target is far smaller than a "
         "step: after 10,000 steps the chain is about as near to the centre as the nearest of its proposals, not as near as the "
-        "law wants it. Nothing in the output tells.",
+        "law wants it. Nothing in the output shows this.",
         "The supplement says to draw another candidate after a rejection. That is not Metropolis' chain, which repeats the "
         "state. Near the centre candidates are rejected most, so the chain as worded spends too little time there.",
     ]

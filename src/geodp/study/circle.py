@@ -1,4 +1,4 @@
-"""Example 1: without a ball one record can throw the mean to the other side of the circle."""
+"""Example 1: without a ball, one record can move the mean to the other side of the circle."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from geodp.manifolds.ball import Ball
 from geodp.statistics.mean import frechet_mean
 from geodp.statistics.sensitivity import sensitivity
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
 COUNTS = (4, 5, 6, 7, 8, 9, 12, 13, 20, 21, 50, 51, 100, 101, 200, 201, 500, 501)
 RADIUS = 1.0
-#: How far from opposite the changing record of the two-cluster example is.
+#: The angle between the changing record of the two-cluster example and the point opposite.
 NUDGE = 1e-4
 
 
 def circle_means(angles: Array) -> Array:
-    """All Fréchet means of angles on the circle, unconditionally.
+    """All Fréchet means of angles on the whole circle.
 
-    Up to turns, a mean is the average of the angles plus a multiple of ``2 pi/n``: those are all critical points.
+    Up to full turns, a mean is the average of the angles plus a multiple of ``2 pi/n``: those are all critical points.
     """
     n = len(angles)
     candidates = angles.mean() + 2.0 * math.pi * np.arange(n) / n
@@ -34,20 +34,20 @@ def circle_means(angles: Array) -> Array:
 
 
 def apart(a: float, b: float) -> float:
-    """Distance of two angles."""
+    """The distance between two angles."""
     return abs((a - b + math.pi) % (2.0 * math.pi) - math.pi)
 
 
 def published_pair(n: int) -> tuple[Array, Array]:
-    """The paper's: n - 1 equally spaced points, one of them taken twice; and the one furthest from it taken twice instead."""
+    """The paper's pair: n - 1 equally spaced points, with one point doubled in one set and the farthest from it in the other."""
     regular = 2.0 * math.pi * np.arange(1, n) / (n - 1)
     other = regular[(n - 1) // 2 - 1] + regular[0]
     return np.append(regular, regular[0]), np.append(regular, other)
 
 
 def half_turn_pair(n: int) -> tuple[Array, Array]:
-    """A pair whose means are half a turn apart (odd n) or as near to it as one likes (even n)."""
-    if n % 2:  # an even number of equally spaced points: least energy midway between them, where the last record decides
+    """A pair whose means are half a turn apart (odd n) or as nearly so as one likes (even n)."""
+    if n % 2:  # an even number of equally spaced points: the energy is least midway between them, and the last record decides
         regular = 2.0 * math.pi * np.arange(1, n) / (n - 1)
         middle = math.pi / (n - 1)
         return np.append(regular, middle), np.append(regular, middle + math.pi)
@@ -70,7 +70,7 @@ def work(task: Task, rng: np.random.Generator) -> Tables:
     sides = (frechet_mean(side, ball).point for side in worst_case_pair(ball, n))
     row = (n, int(unique), between, apart(ours[0][0], ours[1][0]), float(ball.manifold.dist(*sides)), sensitivity(ball, n))
     columns = ("n", "published_means_unique", "published_example", "half_turn_example", "with_ball", "with_ball_bound")
-    return {"sensitivity": Table.of(columns, [row])}
+    return {"sensitivity": ResultTable.of(columns, [row])}
 
 
 def claims(tables: Tables) -> list[Claim]:
@@ -101,8 +101,8 @@ def claims(tables: Tables) -> list[Claim]:
 
 def notes(tables: Tables) -> list[str]:
     return [
-        "The paper says that for even n the points of its example are up to pi apart. With n even there are n - 1, an odd "
-        "number of, equally spaced points: no two are opposite, and the furthest are pi (1 - 1/(n-1)) apart, which tends to pi. "
+        "The paper says that for even n the points of its example are up to pi apart. For even n there are n - 1 equally "
+        "spaced points, an odd number: no two are opposite, and the furthest are pi (1 - 1/(n-1)) apart, which tends to pi. "
         "With n odd the means of the example are not unique, because the least energy is midway between points. Half a turn is "
         "reached by placing the last record midway (odd n), and approached by two opposite clusters and a record next to one of "
         "them (even n). The example's conclusion stands: the sensitivity does not decrease.",

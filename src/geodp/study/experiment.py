@@ -1,4 +1,4 @@
-"""What an experiment of the study is: independent seeded tasks, tables made of their results, figures and claims."""
+"""The parts of an experiment: independent seeded tasks, tables of their results, figures and claims."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import final
 
 import numpy as np
 
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
-#: The parameters of one task: everything its result depends on besides the seed.
+#: The parameters of one task. Its result depends on these and the seed, and on nothing else.
 Task = Mapping[str, str | int | float]
-Tables = Mapping[str, Table]
+Tables = Mapping[str, ResultTable]
 
 #: The numbers of records of the paper's Figure 1.
 PAPER_COUNTS = tuple(range(25, 501, 25))
@@ -21,25 +21,25 @@ PAPER_COUNTS = tuple(range(25, 501, 25))
 @final
 @dataclass(frozen=True)
 class Settings:
-    """How much work to do. Only the amount of averaging differs between the quick and the full study, and some grids."""
+    """How much work to do. The quick and the full study differ only in the amount of averaging and in some grids."""
 
     name: str
     counts: tuple[int, ...]
-    """Numbers of records for Figure 1."""
+    """The numbers of records n in Figure 1."""
     replicates: int
-    """Simulated data sets for each of them."""
+    """The number of simulated data sets for each n."""
     pairs: int
-    """Pairs of neighbours for each of them."""
+    """The number of pairs of neighbours for each n."""
     draws: int
-    """Draws of noise behind an average that should be precise."""
+    """The number of draws of noise for a precise average."""
     releases: int
-    """Releases through the whole program, exact noise included."""
+    """The number of releases through the whole program, with exact noise."""
     chains: int
-    """Markov chains run side by side."""
+    """The number of Markov chains run in parallel."""
     steps: int
-    """Steps of a Markov chain."""
+    """The number of steps of a Markov chain."""
     grid: int
-    """Points of a curve."""
+    """The number of points of a curve."""
 
 
 QUICK = Settings("quick", PAPER_COUNTS, 1000, 60, 40_000, 10, 600, 10_000, 48)
@@ -59,7 +59,7 @@ class Claim:
 @final
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment. ``work`` runs in another process, with a generator that depends on seed, experiment and task alone.
+    """One experiment. ``work`` runs in another process, with a generator that depends only on seed, experiment and task.
 
     Its figures are drawn by the function of the same name in :mod:`geodp.study.figures`. Tables whose name ends in ``times``
     hold measured durations; all others are the same for the same seed.
@@ -68,13 +68,13 @@ class Experiment:
     name: str
     title: str
     about: str
-    """What of the paper it reproduces, and what beyond."""
+    """What it reproduces from the paper, and what it adds."""
     how: str
     """How the numbers were obtained."""
     tasks: Callable[[Settings], list[Task]]
     work: Callable[[Task, np.random.Generator], Tables]
     claims: Callable[[Tables], list[Claim]]
-    finish: Callable[[Tables], Tables] = lambda tables: tables
-    """Tables from the joined results of all tasks."""
+    derived: Callable[[Tables], Tables] = lambda tables: tables
+    """Adds tables that are computed from the joined results of all tasks."""
     notes: Callable[[Tables], list[str]] = lambda _: []
     """Paragraphs on what was found, with the measured numbers."""

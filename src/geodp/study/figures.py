@@ -1,7 +1,7 @@
-"""The figures of the study, one function an experiment. Importing this module imports matplotlib.
+"""The figures of the study, one function for each experiment. Importing this module imports matplotlib.
 
-They are kept apart from the experiments so that worker processes need no matplotlib, and so that a figure can be changed without
-computing its numbers again.
+They are separate from the experiments, so that worker processes need no matplotlib, and so that changing a figure does not
+require computing its numbers again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from geodp.study import chains as chains_study
 from geodp.study import rates as rates_study
 from geodp.study import utility as utility_study
 from geodp.study.experiment import Tables
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
 #: More of Okabe and Ito's colours, which colour-blind readers can tell apart.
 SKY, AMBER, PINK = "#56B4E9", "#E69F00", "#CC79A7"
@@ -50,7 +50,7 @@ STYLE: dict[Any, Any] = {
 
 
 class Drawing(NamedTuple):
-    """A figure with the sentence under it, as bytes."""
+    """A figure as bytes, with its caption."""
 
     name: str
     caption: str
@@ -92,7 +92,7 @@ def _band(axes: Axes, x: Array, y: Array, se: Array, colour: str, label: str, li
 
 
 def _plain_ticks(axis: Axis, ticks: Sequence[float]) -> None:
-    """A logarithmic axis with numbers people read."""
+    """A logarithmic axis with plain numbers instead of powers of ten."""
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_locator(FixedLocator([]))
@@ -106,7 +106,7 @@ def _bars(axes: Axes, bars: Sequence[tuple[str, float, str]]) -> None:
     axes.invert_yaxis()
 
 
-# ---------------------------------------------------------------------- one function an experiment
+# ---------------------------------------------------------------------- one function for each experiment
 
 
 def neighbours(tables: Tables) -> Figures:
@@ -424,7 +424,7 @@ def beyond(tables: Tables) -> Figures:
     return {"other-manifolds": (figure, caption)}
 
 
-def _with_dimensions(table: Table, name: str) -> str:
+def _with_dimensions(table: ResultTable, name: str) -> str:
     part = table.where(manifold=name)
     return f"{name}  {part.column('d')[0]}/{part.column('D')[0]}"
 

@@ -17,7 +17,7 @@ from geodp.statistics.mean import FrechetMean
 
 
 def laplace_for(ball: Ball, n: int, epsilon: float) -> Laplace:
-    """The Laplace law that hides the mean of ``n`` records in the ball with pure ``epsilon``."""
+    """The Laplace law that makes the mean of ``n`` records in the ball private with pure ``epsilon``."""
     return Laplace(ball.manifold, Measurement(FrechetMean(ball), n, PureDP(epsilon), "intrinsic", "laplace").noise.scale)
 
 
@@ -32,7 +32,7 @@ def wishart_records(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     wanted = math.prod(shape)
     kept: list[Array] = []
     while (have := sum(map(len, kept))) < wanted:
-        # the first row and the second of the factor of x = f f'
+        # the two rows of the factor f of x = f f'
         p, q, s, t = rng.standard_normal((4, 3 * (wanted - have) + 64)) * math.sqrt(0.5)
         half_trace, determinant = 0.5 * (p * p + q * q + s * s + t * t), (p * t - q * s) ** 2
         large = half_trace + np.sqrt(np.maximum(half_trace**2 - determinant, 0.0))
@@ -49,12 +49,12 @@ def cap_records(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     return np.stack([np.sin(polar) * np.cos(azimuth), np.sin(polar) * np.sin(azimuth), np.cos(polar)], axis=-1)
 
 
-#: The paper's two examples: the public ball, and what draws records in it.
+#: The paper's two examples: the public ball, and the function that draws records in it.
 EXAMPLES = {"SPD(2)": (MATRICES, wishart_records), "S^2": (CAP, cap_records)}
 
 
 def ball_records(ball: Ball, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """The same on any manifold: distance to the centre uniform on [0, r], uniform direction."""
+    """Records on any manifold: distance to the centre uniform on [0, r], uniform direction."""
     manifold = ball.manifold
     coordinates = rng.standard_normal((*shape, manifold.dim))
     coordinates *= rng.uniform(0.0, ball.radius, (*shape, 1)) / np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
@@ -64,7 +64,7 @@ def ball_records(ball: Ball, shape: tuple[int, ...], rng: np.random.Generator) -
 def means(ball: Ball, records: Array) -> Array:
     """The Fréchet means of many data sets in the ball: ``(sets, n, *point_shape)`` to ``(sets, *point_shape)``.
 
-    To about 1e-12, for simulations: :func:`geodp.frechet_mean` is the one with a proof.
+    Accurate to about 1e-12, for simulations only: :func:`geodp.frechet_mean` has a proven error bound.
     """
     if isinstance(ball.manifold, SPD) and ball.manifold.k == 2:
         return _matrix_means(records)
@@ -74,7 +74,7 @@ def means(ball: Ball, records: Array) -> Array:
 
 
 def _matrix_means(records: Array) -> Array:
-    """SPD(2) is a line, the logarithm of the determinant, times a hyperbolic plane, the matrices of determinant one."""
+    """SPD(2) is a line (the logarithm of the determinant) times a hyperbolic plane (the matrices of determinant one)."""
     a, b, c = records[..., 0, 0], records[..., 1, 1], records[..., 0, 1]
     root = np.sqrt(a * b - c * c)
     plane = np.stack([0.5 * (a + b), 0.5 * (a - b), c], axis=-1) / root[..., None]
@@ -108,7 +108,7 @@ def _length_over_sinh(cosh: Array) -> Array:
 
 
 def _gradient_means(manifold: Manifold, records: Array) -> Array:
-    """Steps along the mean logarithm, shortened by the curvature where there is a negative one."""
+    """Gradient descent along the mean logarithm, with shorter steps where the curvature is negative."""
     point = records[:, 0]
     for _ in range(500):
         step = manifold.raw_log(point[:, None], records).mean(axis=1)
@@ -122,7 +122,7 @@ def _gradient_means(manifold: Manifold, records: Array) -> Array:
 def noisy(law: Law, centers: Array, draws: int, rng: np.random.Generator) -> Array:
     """``draws`` draws about each of many centres, shape ``(centers, draws, *point_shape)``.
 
-    The law looks the same from every direction, so draws about the origin may be carried to a centre by any isometry.
+    The law is the same in every direction, so any isometry may carry draws about the origin to a centre.
     """
     manifold = law.manifold
     about_origin = law.sample(manifold.origin, (len(centers), draws), rng)
@@ -130,5 +130,5 @@ def noisy(law: Law, centers: Array, draws: int, rng: np.random.Generator) -> Arr
 
 
 def standard_error(values: Array) -> float:
-    """Of the mean of independent values."""
+    """The standard error of the mean of independent values."""
     return float(values.std(ddof=1) / math.sqrt(len(values)))

@@ -1,4 +1,4 @@
-"""Figure 1, panels 1 and 3: how far one record moves the mean, on simulated data and at worst."""
+"""Figure 1, panels 1 and 3: how far one record moves the mean, on simulated data and in the worst case."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from geodp.statistics.mean import frechet_mean
 from geodp.statistics.sensitivity import sensitivity
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import EXAMPLES, means, standard_error
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
-#: Pairs that are drawn as dots; averages use all of them.
+#: The number of pairs drawn as dots; averages use all pairs.
 SHOWN = 60
 
 
@@ -28,10 +28,10 @@ def work(task: Task, rng: np.random.Generator) -> Tables:
     bounds = [sensitivity(ball, n, "reimherr2021"), sensitivity(ball, n)]
     summary = (space, n, pairs, apart.mean(), standard_error(apart), apart.max(), worst, *bounds)
     return {
-        "summary": Table.of(
+        "summary": ResultTable.of(
             ("space", "n", "pairs", "average", "se", "largest", "worst_case", "paper_bound", "sharp_bound"), [summary]
         ),
-        "distances": Table.of(("space", "n", "pair", "distance"), [(space, n, i, d) for i, d in enumerate(apart[:SHOWN])]),
+        "distances": ResultTable.of(("space", "n", "pair", "distance"), [(space, n, i, d) for i, d in enumerate(apart[:SHOWN])]),
     }
 
 

@@ -12,7 +12,7 @@ from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, Ze
 from geodp.statistics.mean import FrechetMean
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import ball_records, standard_error
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
 #: Manifolds and the radii of their balls about the origin.
 SPACES = {
@@ -29,7 +29,7 @@ SPACES = {
 RECORDS = 2000
 APPROXIMATE = ApproximateDP(1.0, 1e-6)
 
-#: Columns of the table: a notion of privacy, and which mechanisms may serve it.
+#: Columns of the table: a notion of privacy, and the mechanisms that provide it.
 COLUMNS: dict[str, tuple[Privacy, str, str | None]] = {
     "pure": (PureDP(1.0), "auto", None),
     "gaussian": (APPROXIMATE, "tangent", "gaussian"),
@@ -60,7 +60,9 @@ def work(task: Task, rng: np.random.Generator) -> Tables:
         cells += [noise.name, noise.expected_error(), float(seen.mean()), standard_error(seen)]
     columns = [f"{name}{part}" for name in COLUMNS for part in ("_mechanism", "", "_seen", "_seen_se")]
     return {
-        "errors": Table.of(("manifold", "d", "radius", "n", *columns), [(str(manifold), manifold.dim, ball.radius, n, *cells)])
+        "errors": ResultTable.of(
+            ("manifold", "d", "radius", "n", *columns), [(str(manifold), manifold.dim, ball.radius, n, *cells)]
+        )
     }
 
 
@@ -85,8 +87,8 @@ def claims(tables: Tables) -> list[Claim]:
             bool(over_pure.max() < 1.0 + 1e-9 and over_pure[large].max() < 0.5),
         ),
         Claim(
-            "No error that was seen exceeds what was guaranteed.",
-            f"at most {excess:.3f} of it, five standard errors allowed for",
+            "No observed error exceeds the guaranteed one.",
+            f"at most {excess:.3f} of it, with five standard errors of tolerance",
             bool(excess <= 1.0),
         ),
     ]
@@ -99,7 +101,7 @@ EXPERIMENT = Experiment(
     "0.05 and with mu = 0.3, on manifolds of 2 to 406 dimensions.",
     how=f"{RECORDS} records: distance to the centre uniform on [0, r], uniform direction. Guaranteed: the bound on the expected "
     "geodesic error that a plan shows, from public numbers alone. Seen: mean distance of simulated releases to the mean. "
-    "Gaussian and Laplace: tangent noise, calibrated by the exact privacy curve. Ours: whatever private_mean chooses.",
+    "Gaussian and Laplace: tangent noise, calibrated by the exact privacy curve. Ours: the noise that private_mean chooses.",
     tasks=tasks,
     work=work,
     claims=claims,

@@ -1,4 +1,4 @@
-"""Theorem 1: the privacy loss between neighbours never exceeds epsilon; and two mechanisms where it does."""
+"""Theorem 1: the privacy loss between neighbours never exceeds epsilon. For two other mechanisms it does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from geodp.statistics.mean import frechet_mean
 from geodp.statistics.sensitivity import sensitivity
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import CAP, MATRICES, laplace_for, standard_error
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
 MANIFOLDS = (
     *("Euclidean(3)", "Sphere(1)", "Sphere(2)", "Sphere(5)", "Hyperbolic(2)", "Hyperbolic(4)"),
@@ -49,7 +49,7 @@ def work(task: Task, rng: np.random.Generator) -> Tables:
 # ---------------------------------------------------------------------- the mechanism of the library
 
 
-def _loss(manifold: Manifold, outcomes: int, rng: np.random.Generator) -> Table:
+def _loss(manifold: Manifold, outcomes: int, rng: np.random.Generator) -> ResultTable:
     ball = _ball(manifold)
     first, second = _worst_means(ball)
     apart = float(manifold.dist(first, second))
@@ -63,11 +63,11 @@ def _loss(manifold: Manifold, outcomes: int, rng: np.random.Generator) -> Table:
         ratio = _normaliser_ratio(law, first, second, about_first, about_second)
         rows.append((*claimed, len(points), loss.max(), loss.max() / epsilon, *ratio))
     columns = ("manifold", "dim", "radius", "n", "epsilon", "means_apart", "sensitivity", "sigma", "outcomes", "largest_loss")
-    return Table.of((*columns, "loss_over_epsilon", "normaliser_ratio", "normaliser_ratio_se"), rows)
+    return ResultTable.of((*columns, "loss_over_epsilon", "normaliser_ratio", "normaliser_ratio_se"), rows)
 
 
 def _normaliser_ratio(law: Laplace, first: Array, second: Array, about_first: Array, about_second: Array) -> tuple[float, float]:
-    """The quotient of the normalisers about two centres, estimated from draws about both, and its standard error.
+    """The ratio of the normalisers about two centres, estimated from draws about both, and its standard error.
 
     With unnormalised densities ``f`` and ``g``, the integral of ``min(f, g)`` is the mean of ``min(1, g/f)`` over draws of the
     first law times its normaliser, and likewise for the second.
@@ -80,7 +80,7 @@ def _normaliser_ratio(law: Laplace, first: Array, second: Array, about_first: Ar
 
 
 def _ball(manifold: Manifold) -> Ball:
-    """About the origin: of radius one, or seven tenths of the largest one."""
+    """The ball about the origin with radius one, or seven tenths of the largest radius."""
     largest = Ball(manifold, manifold.origin, 1e-3).max_radius
     return Ball(manifold, manifold.origin, min(1.0, 0.7 * largest))
 
@@ -92,7 +92,7 @@ def _worst_means(ball: Ball) -> tuple[Array, Array]:
 
 
 def _line(law: Laplace, first: Array, second: Array) -> Array:
-    """The geodesic through both means, as far on both sides as a draw gets once in a million, or as it is shortest."""
+    """The geodesic through both means, extended as far as a draw gets once in a million, or as it is shortest."""
     manifold = law.manifold
     direction = manifold.raw_log(first, second) / manifold.raw_dist(first, second)
     reach = min(0.98 * manifold.injectivity_radius, float(law.radius_quantile(1.0 - 1e-6)))
@@ -103,11 +103,11 @@ def _line(law: Laplace, first: Array, second: Array) -> Array:
 # ---------------------------------------------------------------------- truncated to the ball
 
 
-def _truncated(manifold: Manifold) -> Table:
+def _truncated(manifold: Manifold) -> ResultTable:
     """The law conditioned on the ball, as in Theorem 3: all records at the boundary, and one of them replaced."""
     ball = CAP if isinstance(manifold, Sphere) else Ball(manifold, manifold.origin, 1.0)
     r, delta = ball.radius, sensitivity(ball, RECORDS)
-    moved = 2.0 * r / RECORDS  # all records are on one geodesic, where the mean is the ordinary one
+    moved = 2.0 * r / RECORDS  # all records are on one geodesic, where the mean is the mean of numbers
     place = np.linspace(-r, r, 2001)
     rows = []
     for factor in (1.0, 2.0):
@@ -116,13 +116,13 @@ def _truncated(manifold: Manifold) -> Table:
         loss = np.abs((np.abs(place - (r - moved)) - np.abs(place - r)) / sigma + log_ratio).max()
         rows.append((str(manifold), r, RECORDS, 1.0, factor, sigma, math.exp(log_ratio), loss))
     columns = ("manifold", "radius", "n", "epsilon", "scale_over_sensitivity", "sigma", "normaliser_ratio", "largest_loss")
-    return Table.of(columns, rows)
+    return ResultTable.of(columns, rows)
 
 
 def inside_ball(manifold: Manifold, radius: float, away: float, sigma: float) -> float:
-    """The probability that the Laplace law on a surface of constant curvature lands in a ball, ``away`` from whose centre it is.
+    """The probability of a ball under a Laplace law on a surface of constant curvature, whose centre is ``away`` from the ball's.
 
-    An integral over the distance ``s`` from the law's centre of the part of the circle that is in the ball (law of cosines).
+    An integral over the distance ``s`` from the law's centre of the fraction of the circle that is in the ball (law of cosines).
     """
     circle: Callable[[float], float]
     if isinstance(manifold, Euclidean):
@@ -157,7 +157,7 @@ def inside_ball(manifold: Manifold, radius: float, away: float, sigma: float) ->
 # ---------------------------------------------------------------------- the ambient baseline
 
 
-def _ambient() -> Table:
+def _ambient() -> ResultTable:
     """The paper's ambient noise on the coordinates of the Fréchet mean: the loss is the distance over the scale."""
     far, near = np.diag([math.exp(MATRICES.radius), 1.0]), np.diag([math.exp(-MATRICES.radius), 1.0])
     rows = []
@@ -169,10 +169,10 @@ def _ambient() -> Table:
             first, second = (noise.coordinates(frechet_mean(side, ball).point) for side in sides)
             apart = float(np.linalg.vector_norm(first - second))
             rows.append((str(ball.manifold), n, 1.0, noise.sensitivity, apart, apart / noise.scale))
-    return Table.of(("manifold", "n", "epsilon", "assumed_sensitivity", "means_apart", "largest_loss"), rows)
+    return ResultTable.of(("manifold", "n", "epsilon", "assumed_sensitivity", "means_apart", "largest_loss"), rows)
 
 
-# ---------------------------------------------------------------------- what it shows
+# ---------------------------------------------------------------------- claims and notes
 
 
 def claims(tables: Tables) -> list[Claim]:
@@ -214,7 +214,7 @@ def claims(tables: Tables) -> list[Claim]:
     ]
 
 
-def _largest(table: Table, manifold: str) -> float:
+def _largest(table: ResultTable, manifold: str) -> float:
     return float(table.where(manifold=manifold).column("largest_loss").max())
 
 
@@ -233,12 +233,12 @@ EXPERIMENT = Experiment(
     title="The privacy loss between neighbours (Theorem 1)",
     about="Theorem 1 says that the Laplace mechanism is epsilon-differentially private with scale 2 Delta/epsilon, and with "
     "Delta/epsilon where the normaliser does not depend on the centre. The loss is measured on all kinds of manifolds, for "
-    "neighbours that are as far apart as they get; then for the truncated law of Theorem 3 and for the paper's ambient noise.",
+    "neighbours that are as far apart as possible; then for the truncated law of Theorem 3 and for the paper's ambient noise.",
     how=f"Neighbours of n = {RECORDS} records in a ball of radius 1, or 0.7 of the largest radius, whose means are "
     "as far apart as one record can move them. Loss: difference of geodp's normalised log densities about the two "
     "means, at 401 points of the geodesic through both and at random draws about either; the largest absolute value. "
     "Normalisers: with unnormalised densities f and g about the two centres, the mean of min(1, g/f) over draws of one law "
-    "and that of min(1, f/g) over draws of the other have the quotient of the normalisers for their quotient. Truncated law: the "
+    "and that of min(1, f/g) over draws of the other have the same ratio as the normalisers. Truncated law: the "
     "probability of the ball is an integral by the law of cosines; the loss is the largest along the "
     "diameter. Ambient: distance between the coordinates of the means over the scale.",
     tasks=tasks,

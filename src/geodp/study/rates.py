@@ -12,7 +12,7 @@ from geodp.laws.families import Laplace
 from geodp.manifolds.ball import Ball
 from geodp.statistics.sensitivity import sensitivity
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
 RELEASED, PROJECTED, TRUNCATED = "as released", "projected", "truncated"
 VARIANTS = (RELEASED, PROJECTED, TRUNCATED)
@@ -21,7 +21,7 @@ FAMILIES = {"Sphere({})": math.pi / 8.0, "Euclidean({})": 1.0, "Hyperbolic({})":
 COUNTS = (100, 200, 400, 800, 1600, 3200, 6400)
 EPSILONS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 DIMENSIONS = (2, 4, 8, 16, 32, 64)
-#: Records where epsilon varies, and where the dimension does: so many that the noise is small against the ball.
+#: The numbers of records where epsilon varies and where the dimension varies, large enough for noise much smaller than the ball.
 RECORDS, MANY_RECORDS = 1000, 10_000
 
 
@@ -48,11 +48,11 @@ def work(task: Task, rng: np.random.Generator) -> Tables:
         flat = sigma * math.sqrt(manifold.dim * (manifold.dim + 1))
         rows.append((axis, space.format("d"), variant, value, manifold.dim, n, epsilon, sigma, rms, se, flat))
     columns = ("axis", "space", "variant", "x", "dim", "n", "epsilon", "sigma", "rms_error", "se", "flat_rms")
-    return {"errors": Table.of(columns, rows)}
+    return {"errors": ResultTable.of(columns, rows)}
 
 
 def _squared_errors(ball: Ball, sigma: float, variant: str, draws: int, rng: np.random.Generator) -> Array:
-    """About a point half-way between the centre and the boundary, which stands for the mean."""
+    """Squared errors of draws about a point half-way between the centre and the boundary, which plays the part of the mean."""
     manifold = ball.manifold
     coordinates = np.zeros(manifold.dim)
     coordinates[0] = 0.5 * ball.radius
@@ -66,7 +66,7 @@ def _squared_errors(ball: Ball, sigma: float, variant: str, draws: int, rng: np.
     return manifold.raw_dist(mean, x) ** 2
 
 
-def finish(tables: Tables) -> Tables:
+def derived(tables: Tables) -> Tables:
     """Adds slopes of log error on log n, log epsilon and log(d + 1/2), by weighted least squares, with standard errors."""
     found = tables["errors"]
     rows: list[tuple[str, str, str, float, float, float, int]] = []
@@ -79,11 +79,11 @@ def finish(tables: Tables) -> Tables:
                 slope, se = fitted_slope(x, np.log(part.column("rms_error")), part.column("se") / part.column("rms_error"))
                 rows.append((axis, str(space), variant, slope, se, 1.0 if axis == "d" else -1.0, len(part)))
     columns = ("axis", "space", "variant", "slope", "se", "expected", "points")
-    return {**tables, "slopes": Table.of(columns, rows)}
+    return {**tables, "slopes": ResultTable.of(columns, rows)}
 
 
 def fitted_slope(x: Array, y: Array, se: Array) -> tuple[float, float]:
-    """The slope of the weighted least-squares line through points with these standard errors, and its own."""
+    """The slope of the weighted least-squares line through points with these standard errors, and its own standard error."""
     weights = 1.0 / se**2
     centred = x - (weights @ x) / weights.sum()
     spread = float(weights @ centred**2)
@@ -136,6 +136,6 @@ EXPERIMENT = Experiment(
     "the averages.",
     tasks=tasks,
     work=work,
-    finish=finish,
+    derived=derived,
     claims=claims,
 )

@@ -1,4 +1,4 @@
-"""The report: one HTML file with text, tables and figures that needs nothing else."""
+"""The report: one self-contained HTML file with text, tables and figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from geodp.files.writing import write_whole
 from geodp.study.experiment import Claim, Settings
 from geodp.study.figures import Drawing, draw
 from geodp.study.runner import Result, code_digest, versions
-from geodp.study.table import Cell, Table
+from geodp.study.table import Cell, ResultTable
 
 #: Longer tables are shown in part; the CSV file has all rows.
 ROWS_SHOWN = 24
@@ -32,7 +32,7 @@ figcaption, .small { font-size: .85rem; color: #444; } details { margin: .6rem 0
 
 
 def write_report(results: Sequence[Result], settings: Settings, seed: int, out: Path) -> bool:
-    """Draw all figures, write them and ``report.html`` to ``out``, and say whether every claim holds."""
+    """Draws all figures, writes them and ``report.html`` to ``out``, and returns whether every claim holds."""
     sections, summary = [], []
     for result in results:
         drawings = draw(result.experiment.name, result.tables)
@@ -59,9 +59,9 @@ def _head(settings: Settings, seed: int, results: Sequence[Result]) -> str:
     command = f"geodp study {names} --{settings.name} --seed {seed}"
     return (
         "<p>The experiments and theorems of Reimherr, Bharath and Soto, <i>Differential Privacy Over Riemannian Manifolds</i> "
-        "(2021), computed again, beside the same with the sharp sensitivity bound and the exact noise of geodp. Every number "
-        "below comes from the CSV files beside this report; each section says how. Simulations use floating-point draws and "
-        "seeds, which a release never does.</p>\n"
+        "(2021), computed again and compared with the sharp sensitivity bound and the exact noise of geodp. Every number "
+        "below comes from the CSV files next to this report; each section says how. Simulations use floating-point draws and "
+        "seeds; a release never does.</p>\n"
         f"<p>Made by <code>{escape(command)}</code>. The same seed and version give the same tables, whatever the number of "
         "cores; only measured times differ.</p>\n"
         f'<div class="wide"><table>{rows}</table></div>'
@@ -103,7 +103,7 @@ def _figure(drawing: Drawing) -> str:
     return f"<figure>{image}<figcaption>{escape(drawing.caption)}</figcaption></figure>"
 
 
-def _table(file: str, table: Table) -> str:
+def _table(file: str, table: ResultTable) -> str:
     numeric = [all(not isinstance(row[i], str) for row in table.rows) for i in range(len(table.columns))]
     kinds = [' class="number"' if number else "" for number in numeric]
     heading = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(table.columns, kinds, strict=True))

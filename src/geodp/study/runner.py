@@ -1,8 +1,8 @@
-"""Run tasks on all cores, keep every finished one, and put the tables together.
+"""Runs tasks on all cores, keeps the result of every finished one, and joins the tables.
 
-A task's result is a file under ``tasks/`` whose name is a digest of everything the result depends on: the experiment, the task,
-the seed, the source code of the parts of the library it uses and the versions of NumPy and SciPy. A run that was interrupted
-finds those files and does the rest; results of other settings, seeds or code are never mixed in.
+The result of a task is a file under ``tasks/`` whose name is a digest of everything it depends on: the experiment, the task,
+the seed, the source code of the parts of the library it uses and the versions of NumPy and SciPy. An interrupted run can be
+started again: it finds those files and computes the rest. Results of other settings, seeds or code are never mixed in.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from geodp.compute.passes import reproducible
 from geodp.files.writing import write_whole
 from geodp.records.chunks import cores
 from geodp.study.experiment import Experiment, Settings, Task
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
 #: The experiments, in the order of the report; each is a module of this package.
 NAMES = ("neighbours", "utility", "bounds", "privacy", "rates", "subspaces", "circle", "chains", "beyond", "notions")
 
-#: What only shows results: they need not be computed again when it changes.
+#: Modules that only show results. Changing them does not make results invalid.
 _PRESENTATION = ("figures.py", "report.py", "runner.py", "plots.py")
 
 #: ``progress(done, in_all, what)`` after every task.
@@ -54,7 +54,7 @@ def load(name: str) -> Experiment:
 
 
 class Interrupted(Exception):
-    """The run was stopped; what was finished is kept."""
+    """The run was stopped. The results of finished tasks are kept."""
 
     def __init__(self, done: int, total: int) -> None:
         super().__init__(f"{done} of {total} tasks are done")
@@ -64,10 +64,10 @@ class Interrupted(Exception):
 @final
 @dataclass(frozen=True)
 class Result:
-    """The tables of an experiment and the seconds of processor time its tasks took in all."""
+    """The tables of an experiment, and the total processor time of its tasks in seconds."""
 
     experiment: Experiment
-    tables: dict[str, Table]
+    tables: dict[str, ResultTable]
     seconds: float
 
 
@@ -80,9 +80,9 @@ def run(
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> list[Result]:
-    """Run the experiments and write their tables to ``out`` as CSV. Finished tasks found there are not run again.
+    """Runs the experiments and writes their tables to ``out`` as CSV. Tasks already finished there are not run again.
 
-    The tables are the same for the same seed, whatever the number of processes and however often the run was interrupted.
+    The tables depend only on the seed, not on the number of processes or on interruptions.
     """
     experiments = [load(name) for name in dict.fromkeys(names)]
     (out / "tasks").mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def run(
 
 
 def versions() -> dict[str, str]:
-    """What the results were computed with."""
+    """The versions of the software that computed the results."""
     import matplotlib
 
     found = {"geodp": __version__, "NumPy": np.__version__, "SciPy": scipy.__version__, "matplotlib": matplotlib.__version__}
@@ -127,17 +127,17 @@ class _Job:
     seed: int
     path: Path
 
-    def result(self) -> tuple[dict[str, Table], float] | None:
-        """The tables and the seconds they took; None while there is no such file, or one that is no result."""
+    def result(self) -> tuple[dict[str, ResultTable], float] | None:
+        """The tables and the seconds they took; None if the file is missing or not a result."""
         try:
             content = json.loads(self.path.read_text())
-            return {name: Table.from_csv(text) for name, text in content["tables"].items()}, float(content["seconds"])
+            return {name: ResultTable.from_csv(text) for name, text in content["tables"].items()}, float(content["seconds"])
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None
 
     def run(self) -> None:
         started = time.process_time()
-        # depends on seed, experiment and task alone: not on who runs it, when, or after what
+        # the generator depends only on seed, experiment and task, not on the worker or the order
         sequence = np.random.SeedSequence(self.seed, spawn_key=(zlib.crc32(self.experiment.encode()), self.index))
         with threadpool_limits(limits=1, user_api="blas"), reproducible():
             tables = load(self.experiment).work(self.task, np.random.default_rng(sequence))
@@ -152,13 +152,13 @@ def _job(experiment: Experiment, index: int, task: Task, seed: int, folder: Path
 
 
 def _finished(jobs: list[_Job], processes: int) -> Iterator[_Job]:
-    """Run the jobs; each one as it is finished."""
+    """Runs the jobs and yields each one when it is finished."""
     if processes == 1 or len(jobs) < 2:
         for job in jobs:
             job.run()
             yield job
         return
-    # a fresh interpreter for every worker: a forked one would inherit the threads of this process
+    # start a new interpreter for every worker: a forked one would inherit the threads of this process
     with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=get_context("spawn"), initializer=_quiet_worker) as pool:
         futures = {pool.submit(job.run): job for job in jobs}
         try:
@@ -166,12 +166,12 @@ def _finished(jobs: list[_Job], processes: int) -> Iterator[_Job]:
                 future.result()
                 yield futures[future]
         except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)  # the tasks that run now are seconds from their end, and are kept
+            pool.shutdown(wait=True, cancel_futures=True)  # running tasks end within seconds, and their results are kept
             raise
 
 
 def _quiet_worker() -> None:
-    """Ctrl-C is for the process that hands out the tasks; when that one is killed, so are its workers."""
+    """Makes a worker ignore Ctrl-C, which its parent handles, and end when its parent is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 
@@ -184,7 +184,7 @@ def _leave_with_parent() -> None:
 
 
 def _assembled(experiment: Experiment, jobs: list[_Job]) -> Result:
-    joined: dict[str, Table] = {}
+    joined: dict[str, ResultTable] = {}
     total = 0.0
     for job in jobs:
         found = job.result()
@@ -194,12 +194,12 @@ def _assembled(experiment: Experiment, jobs: list[_Job]) -> Result:
         total += seconds
         for name, table in tables.items():
             joined[name] = joined[name] + table if name in joined else table
-    return Result(experiment, dict(experiment.finish(joined)), total)
+    return Result(experiment, dict(experiment.derived(joined)), total)
 
 
 @cache
 def code_digest() -> str:
-    """A digest of the source code and the versions that numbers depend on."""
+    """A digest of the source code and the versions that the numbers depend on."""
     root = Path(__file__).parent.parent
     digest = hashlib.sha256(f"{__version__} {np.__version__} {scipy.__version__}".encode())
     for path in sorted(root.rglob("*")):

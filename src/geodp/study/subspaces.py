@@ -1,4 +1,4 @@
-"""Theorem 4: noise on a subspace against noise in the space around it."""
+"""Theorem 4: noise on a subspace against noise in the ambient space."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from geodp.laws.flat import FlatNoise
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
 DIMENSIONS = (1, 2, 5, 10)
 AMBIENT = (1, 2, 5, 10, 20, 50, 100)
-#: Draws held at once.
+#: The number of draws held in memory at once.
 BATCH = 20_000
 
 
@@ -37,7 +37,7 @@ def work(task: Task, rng: np.random.Generator) -> Tables:
     measured = (own, se[0], projected_mean, se[1], ratio, ratio_se)
     row = (d, around, draws, *measured, d * (d + 1), d * (around + 1), (around + 1) / (d + 1))
     columns = ("d", "D", "draws", "intrinsic", "intrinsic_se", "projected", "projected_se", "ratio", "ratio_se")
-    return {"errors": Table.of((*columns, "intrinsic_expected", "projected_expected", "ratio_expected"), [row])}
+    return {"errors": ResultTable.of((*columns, "intrinsic_expected", "projected_expected", "ratio_expected"), [row])}
 
 
 def claims(tables: Tables) -> list[Claim]:

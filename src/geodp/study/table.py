@@ -1,4 +1,4 @@
-"""Results as tables: columns with names, rows of numbers and words, CSV in and out."""
+"""Tables of results: named columns, rows of numbers and words, reading and writing CSV."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Cell = str | int | float
 
 @final
 @dataclass(frozen=True)
-class Table:
-    """Rows of cells under named columns. The same table always gives the same bytes of CSV, and comes back from them.
+class ResultTable:
+    """Rows of cells in named columns. Equal tables give the same bytes of CSV, and reading those gives the same table.
 
-    >>> table = Table.of(("n", "error"), [(10, 0.5), (20, 0.25)])
-    >>> Table.from_csv(table.to_csv()) == table
+    >>> table = ResultTable.of(("n", "error"), [(10, 0.5), (20, 0.25)])
+    >>> ResultTable.from_csv(table.to_csv()) == table
     True
     >>> table.where(n=20).column("error")
     array([0.25])
@@ -31,18 +31,18 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
 
     @classmethod
-    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-        """From rows whose cells may be NumPy scalars."""
+    def of(cls, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> ResultTable:
+        """A table from rows whose cells may be NumPy scalars."""
         cells = tuple(tuple(cell.item() if isinstance(cell, np.generic) else cell for cell in row) for row in rows)
         for row in cells:
             if len(row) != len(columns):
                 raise ValueError(f"a row has {len(row)} cells but the table has {len(columns)} columns")
         return cls(tuple(columns), cells)
 
-    def __add__(self, other: Table) -> Table:
+    def __add__(self, other: ResultTable) -> ResultTable:
         if self.columns != other.columns:
             raise ValueError(f"tables with the columns {self.columns} and {other.columns} do not fit together")
-        return Table(self.columns, self.rows + other.rows)
+        return ResultTable(self.columns, self.rows + other.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -52,15 +52,15 @@ class Table:
         place = self.columns.index(name)
         return np.array([row[place] for row in self.rows])
 
-    def where(self, **wanted: Cell) -> Table:
+    def where(self, **wanted: Cell) -> ResultTable:
         """The rows whose named cells equal the wanted ones."""
         places = [(self.columns.index(name), value) for name, value in wanted.items()]
-        return Table(self.columns, tuple(row for row in self.rows if all(row[i] == value for i, value in places)))
+        return ResultTable(self.columns, tuple(row for row in self.rows if all(row[i] == value for i, value in places)))
 
-    def only(self, *names: str) -> Table:
+    def only(self, *names: str) -> ResultTable:
         """Some of the columns."""
         places = [self.columns.index(name) for name in names]
-        return Table(names, tuple(tuple(row[i] for i in places) for row in self.rows))
+        return ResultTable(names, tuple(tuple(row[i] for i in places) for row in self.rows))
 
     def values(self, name: str) -> list[Cell]:
         """The different cells of a column, in the order of their first appearance."""
@@ -75,7 +75,7 @@ class Table:
         return text.getvalue()
 
     @classmethod
-    def from_csv(cls, text: str) -> Table:
+    def from_csv(cls, text: str) -> ResultTable:
         columns, *rows = csv.reader(io.StringIO(text))
         return cls(tuple(columns), tuple(tuple(_cell(cell) for cell in row) for row in rows))
 

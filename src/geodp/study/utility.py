@@ -20,9 +20,9 @@ from geodp.statistics.sensitivity import sensitivity
 from geodp.study.bounds import empirical_bound
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import CAP, EXAMPLES, MATRICES, laplace_for, means, noisy, standard_error
-from geodp.study.table import Table
+from geodp.study.table import ResultTable
 
-#: Where the paper speaks of ambient matrices that are not positive definite.
+#: The numbers of records for which the paper mentions ambient matrices that are not positive definite.
 SMALL_COUNTS = (20, 30, 40)
 DOUBLED, SINGLE = "2 Delta/epsilon (published)", "Delta/epsilon (geodp)"
 EMPIRICAL, THEOREM, PROGRAM, SHARP = "empirical (paper)", "Theorem 2 (paper)", "tan(2r)/n (program)", "sharp (geodp)"
@@ -72,15 +72,15 @@ def _matrices(records: Array, centers: Array, each: int, rng: np.random.Generato
         data_scale = factor * 2.0 * np.expm1(farthest)[:, None, None] / n
         shares.append(_shares(n, calibration, ambient.coordinates(centers)[:, None], scale * noise, data_scale * noise, draws))
     return {
-        "errors": Table.of(COLUMNS, rows),
-        "not_definite": Table.of(
+        "errors": ResultTable.of(COLUMNS, rows),
+        "not_definite": ResultTable.of(
             ("n", "calibration", "draws", "ambient", "ambient_se", "ambient_radius_from_data", "intrinsic"), shares
         ),
     }
 
 
 def _compared(errors: Array, ambient: Array) -> tuple[float, ...]:
-    """One draw a replicate, as published, with standard errors; and the average over all draws."""
+    """The averages over one draw a replicate, as published, with standard errors, and over all draws."""
     first, other, precise = errors[:, 0], ambient[:, 0], errors.mean(axis=1)
     published = float(first.mean()), standard_error(first), float(other.mean()), standard_error(other)
     return *published, float(precise.mean()), standard_error(precise)
@@ -116,8 +116,8 @@ def exact_chord(sigma: float) -> float:
 def exact_projected_chord(sigma: float) -> float:
     """The mean Euclidean error of ambient noise in R^3 that is projected back onto the unit sphere, by quadrature.
 
-    Over the length of the noise, whose density is proportional to ``t^2 exp(-t)`` in units of sigma, and the cosine of its
-    angle with the mean, which is uniform.
+    The integral is over the length of the noise, whose density is proportional to ``t^2 exp(-t)`` in units of sigma, and over
+    the cosine of its angle with the mean, which is uniform.
     """
     length, length_weight = roots_genlaguerre(80, 2.0)
     cosine, cosine_weight = np.polynomial.legendre.leggauss(80)
@@ -144,21 +144,21 @@ def _sphere(records: Array, centers: Array, each: int, rng: np.random.Generator)
         projected = float(back.mean()), standard_error(back), exact_projected_chord(ambient.scale)
         exact = exact_chord(sigma), 3.0 * ambient.scale
         rows.append(("S^2", calibration, n, sigma, ambient.scale, replicates, *row, *exact, *projected))
-    return {"errors": Table.of(COLUMNS, rows)}
+    return {"errors": ResultTable.of(COLUMNS, rows)}
 
 
-def _releases(ball: Ball, records: Array, count: int) -> Table:
-    """Releases through the whole program, with exact noise from the operating system: whether they are points of the manifold."""
+def _releases(ball: Ball, records: Array, count: int) -> ResultTable:
+    """Whether releases through the whole program, with exact noise from the operating system, are points of the manifold."""
     values = [private_mean(x, ball, 1.0).value for x in records[:count]]
     outside = sum(ball.manifold.check_point(value) is not None for value in values)
     row = str(ball.manifold), records.shape[1], len(values), outside
-    return Table.of(("space", "n", "releases", "not_on_manifold"), [row])
+    return ResultTable.of(("space", "n", "releases", "not_on_manifold"), [row])
 
 
-# ---------------------------------------------------------------------- what it shows
+# ---------------------------------------------------------------------- claims and notes
 
 
-def finish(tables: Tables) -> Tables:
+def derived(tables: Tables) -> Tables:
     """Adds how much smaller the intrinsic error is: from exact or precise averages, and from the published number of draws."""
     found = tables["errors"]
     best = np.where(np.isnan(found.column("intrinsic_exact")), found.column("intrinsic_precise"), found.column("intrinsic_exact"))
@@ -169,7 +169,7 @@ def finish(tables: Tables) -> Tables:
     keys = found.only("space", "calibration", "n").rows
     rows = [(*key, *values) for key, *values in zip(keys, ratio, 1.0 - ratio, 1.0 - simulated, simulated * spread, strict=True)]
     columns = ("space", "calibration", "n", "ratio", "reduction", "reduction_simulated", "reduction_simulated_se")
-    return {**tables, "reductions": Table.of(columns, rows)}
+    return {**tables, "reductions": ResultTable.of(columns, rows)}
 
 
 def claims(tables: Tables) -> list[Claim]:
@@ -279,7 +279,7 @@ EXPERIMENT = Experiment(
     "else the precise ones.",
     tasks=tasks,
     work=work,
-    finish=finish,
+    derived=derived,
     claims=claims,
     notes=notes,
 )

@@ -9,37 +9,37 @@ the ideal law has (``epsilon = Delta/sigma`` for two centres at a distance of at
 post-processing, with no term for floating point.
 
 **Proof.** *The ideal algorithm* is rejection sampling over real numbers. A trial draws independent uniform numbers,
-each the binary fraction of an infinite string of fair bits; from them a radius ``s`` with density proportional to
+each the binary fraction of an infinite string of fair bits. From them it makes a radius ``s`` with density proportional to
 ``g(s) s^(d-1) G(s)`` (:mod:`~geodp.laws.exact.radius`), a direction uniform on the unit sphere of an orthonormal
-frame (a normalised vector of Box and Muller's normal variables), and ``v``, the one times the other; it accepts
-with probability ``J(v)/G(s)``, at most 1 by Jensen's inequality, and never beyond the tangent cut locus: if ``u < J(v)/G(s)``
-for one more uniform number ``u``, which is known without ``J(v)`` where ``u G(s)`` is below the least ``J`` at this
-radius. Accepted ``v`` have density proportional to ``g(|v|) J(v)`` there, ``J`` being the density of Riemannian volume, so
-``exp(v)`` has the law at the base point, and its image under an isometry has the law at ``eta``
+frame (a normalised vector of Box and Muller's normal variables), and their product ``v``. It accepts ``v``
+with probability ``J(v)/G(s)``, which is at most 1 by Jensen's inequality, and never beyond the tangent cut locus. That is, it
+accepts if ``u < J(v)/G(s)`` for one more uniform number ``u``; if ``u G(s)`` is below the least ``J`` at this radius, the answer
+is known without ``J(v)``. Accepted ``v`` have density proportional to ``g(|v|) J(v)`` inside the cut locus, and ``J`` is the
+density of Riemannian volume, so ``exp(v)`` has the law at the base point, and its image under an isometry has the law at ``eta``
 (:meth:`~geodp.Manifold.exact_chart`).
 
-*The program* evaluates the same formulas in balls. Every ball contains the true real number, for it is built from
-the interval that the bits revealed so far confine each uniform number to, by operations that enclose their results.
+*The program* evaluates the same formulas in balls. Every ball contains the true real number, because it is computed from
+the intervals given by the bits revealed so far, by operations that enclose their results.
 A comparison is answered only if it has the same answer throughout the ball, and a coordinate is rounded only if all
 of the ball rounds to one multiple; otherwise the trial starts again with twice the precision and the same bits
 followed by new ones. So every answer given is the answer of the ideal algorithm on the infinite strings, whatever
 precision happened to produce it. The isometry and the roof of the radial sampler are the same real objects at every
 precision.
 
-*It ends.* A trial fails to be decided at every precision only if a comparison is an equality or a coordinate sits
+*It ends.* A trial stays undecided at every precision only if a comparison is an equality or a coordinate lies exactly
 on a boundary between two multiples (or two eigenvalues coincide). Each is the zero of an analytic function that is
-not constant, in variables with a density: probability zero. For this reason coordinates are rounded before anything
-else happens to them: a draw that was first projected to a ball, say, would sit on its boundary with positive
+not constant, in variables with a density, and so has probability zero. For this reason coordinates are rounded before
+anything else happens to them: a draw that was first projected to a ball would lie on its boundary with positive
 probability, and rounding might never end. There is no largest precision and no fallback; either would be a
 ``delta``.
 
-**What is not claimed.** The bits are those of the operating system's generator, so that "independent and fair"
+**What is not claimed.** The bits come from the operating system's generator, so "independent and fair"
 holds for everyone who cannot break it. The number of trials is independent of the centre: the accept and reject
-decisions never see it. The *time* of a draw is not proved to be. It takes the same steps whatever the centre, and with
-numbers of the same length (``enclosed`` of ``geodp.arithmetic.intervals``): the tests count them. But a coordinate that needs
-a repetition is one that lies near a boundary. At the starting precision that is an event of probability about ``2^-80``, for
-every centre of a condition number that floats can hold (for the log-Euclidean metric, up to ``10^15``). In Euclidean
-space the spare bits cover centres up to about ``2^80`` times the scale.
+decisions never see it. It is not proved that the *time* of a draw is independent of the centre. A draw takes the same steps for
+every centre, with numbers of the same length (``enclosed`` of ``geodp.arithmetic.intervals``); the tests count them. But a
+coordinate that needs a repetition lies near a boundary. At the starting precision that is an event of probability about
+``2^-80``, for every centre of a condition number that floats can hold (for the log-Euclidean metric, up to ``10^15``). In
+Euclidean space the spare bits cover centres up to about ``2^80`` times the scale.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from numpy.typing import ArrayLike
 from geodp.arithmetic.entropy import Entropy, NotPrivate, OperatingSystem, Tape
 from geodp.arithmetic.intervals import Undecided, coarsely, less, nearest, norm, working_precision
 from geodp.inputs import Array
-from geodp.laws.exact.radius import Family, RadialLaw, usual_reach
+from geodp.laws.exact.radius import Family, RadialLaw, typical_radius
 from geodp.manifolds import Manifold
 
 __all__ = [
@@ -82,9 +82,9 @@ MOST_TRIALS = 2000
 class ExactDraw(NamedTuple):
     """One draw.
 
-    ``value`` is the point to release, a function of ``steps`` and public parameters: ``steps`` are the coordinates
-    of the chart in units of ``grid``. ``trials`` depends on public parameters and the random bits only.
-    ``precision``, the number of bits that were enough in the end, is for tests: it may depend on the centre and
+    ``value`` is the point to release, a function of ``steps`` and public parameters. ``steps`` are the coordinates
+    of the chart in units of ``grid``. ``trials`` depends only on public parameters and the random bits.
+    ``precision``, the number of bits that were finally enough, is for tests: it may depend on the centre and
     must not be released.
     """
 
@@ -107,9 +107,8 @@ def sample(
 ) -> ExactDraw:
     """One draw from the law of scale ``sigma`` around ``center``, rounded to multiples of ``2^grid_exponent``.
 
-    ``sigma`` is taken as the exact number the float is. ``grid_exponent`` must be public;
-    :func:`default_grid_exponent` unless given. ``precision`` raises the number of bits to start with, which changes
-    nothing but the time.
+    ``sigma`` is the exact value of the float. ``grid_exponent`` must be public; the default is
+    :func:`default_grid_exponent`. ``precision`` raises the number of bits to start with, which changes only the time.
 
     >>> from geodp import Sphere
     >>> draw = sample(Sphere(2), 0.1, [0.0, 0.0, 1.0])
@@ -120,7 +119,7 @@ def sample(
     """
     setting = _setting(manifold, float(sigma), family, grid_exponent)
     point = np.asarray(center, dtype=np.float64)
-    # nothing about the center may show: not its entries, and not which of them is wrong
+    # the message must not reveal anything about the center, not even which entry is wrong
     if point.shape != manifold.point_shape:
         raise ValueError(f"center has shape {point.shape}, but points of {manifold} have shape {manifold.point_shape}")
     if not manifold.valid(point):
@@ -140,9 +139,8 @@ def default_grid_exponent(manifold: Manifold, sigma: float) -> int:
     """The exponent of the grid: 40 bits below the noise or the size of the manifold, whichever is smaller.
 
     It is never more than 52 bits below the size of the manifold (the radius of a sphere; 1 for matrices, subspaces,
-    shapes and hyperbolic space), because floats could not hold the result. In Euclidean space there is no such
-    size; there a grid finer than the floats at hand does no harm, since the nearest float is a function of the
-    rounded number.
+    shapes and hyperbolic space), because floats could not hold the result. Euclidean space has no such size. There a
+    grid finer than the spacing of floats does no harm, since the nearest float is a function of the rounded number.
 
     >>> from geodp import Sphere
     >>> default_grid_exponent(Sphere(2), 0.25), default_grid_exponent(Sphere(2), 1e-12), default_grid_exponent(Sphere(2), 8.0)
@@ -156,9 +154,9 @@ def default_grid_exponent(manifold: Manifold, sigma: float) -> int:
 
 
 def largest_scale(manifold: Manifold) -> float:
-    """The scale of a Laplace law from which on nothing can be drawn.
+    """A Laplace law of this scale or more cannot be drawn.
 
-    There the envelope has no finite mass, or hardly a draw would be one that floats can hold.
+    Its envelope has infinite mass, or nearly all draws would overflow.
     """
     _require_chart(manifold)
     growth = manifold.volume_bound.square_growth
@@ -177,10 +175,10 @@ def _require_chart(manifold: Manifold) -> None:
 def is_drawable(manifold: Manifold, sigma: float, family: Family = "laplace") -> bool:
     """Whether a rehearsal with fixed bits, at the origin, accepts one of its first trials.
 
-    There are :data:`MOST_TRIALS` of them, or fewer if each is long. Acceptance depends on public parameters and bits alone, so
-    this does too. Where the envelope knows no cut locus, on products of a wide and a narrow space for one, the chance of a
-    trial falls with a power of the scale, and next to :func:`largest_scale` exponentially with the dimension: a draw would
-    take for ever.
+    There are :data:`MOST_TRIALS` trials, or fewer if each is long. Acceptance depends only on public parameters and bits, so
+    this does too. If the envelope ignores the cut locus, for example on products of a wide and a narrow space, the acceptance
+    probability falls with a power of the scale, and near :func:`largest_scale` exponentially with the dimension. A draw would
+    then never end.
     """
     if manifold.dim * sigma < 0.25 * min(manifold.injectivity_radius, largest_scale(manifold)):
         return True
@@ -196,7 +194,7 @@ def starting_precision(manifold: Manifold, sigma: float, family: Family = "lapla
 
 
 class _Setting(NamedTuple):
-    """All that a draw depends on besides its centre and its bits."""
+    """Everything a draw depends on, except its centre and its bits."""
 
     manifold: Manifold
     law: RadialLaw
@@ -224,12 +222,12 @@ def _setting(manifold: Manifold, sigma: float, family: Family, grid_exponent: in
     if coarsest is not None and exponent > coarsest:
         raise ValueError(f"grid_exponent is {exponent}, but points of {manifold} need a grid of 2**{coarsest} or finer")
     # exp(v) spreads over exp(1.5 s): a few bits for each unit of the radius
-    size = max(unit or 0, 0) + manifold.dim.bit_length() + 3.0 * (usual_reach(law) if growth else 0.0)
+    size = max(unit or 0, 0) + manifold.dim.bit_length() + 3.0 * (typical_radius(law) if growth else 0.0)
     return _Setting(manifold, law, exponent, 64 * math.ceil((_SPARE_BITS + max(size - exponent, 0.0)) / 64))
 
 
 def _trial(setting: _Setting, center: Array, tape: Tape, precision: int) -> tuple[tuple[int, ...] | None, int]:
-    """The rounded chart of an accepted draw, or None, and the precision that was enough to know."""
+    """The rounded chart coordinates of an accepted draw, or None if it was rejected; and the precision that was enough."""
     while True:
         try:
             with working_precision(precision):
@@ -243,7 +241,7 @@ def _trial(setting: _Setting, center: Array, tape: Tape, precision: int) -> tupl
 
 
 def _propose(setting: _Setting, tape: Tape) -> list[arb] | None:
-    """A tangent vector at the base point, or None if it was rejected. The centre plays no part in it."""
+    """A tangent vector at the base point, or None if it was rejected. Does not depend on the centre."""
     manifold, law = setting.manifold, setting.law
     radius = law.roof().propose(law, tape)
     if radius is None:
@@ -261,7 +259,7 @@ def _propose(setting: _Setting, tape: Tape) -> list[arb] | None:
 
 
 def _accepted(setting: _Setting, radius: arb, v: list[arb], chance: arb) -> bool:
-    """Whether a number uniform in the unit interval is below the density over its envelope."""
+    """Whether the uniform number ``chance`` is below the density divided by its envelope."""
     manifold, law = setting.manifold, setting.law
     needed = chance.log() + law.log_envelope(radius)
     least = manifold.roots.exact_least_log_density(radius)
@@ -284,7 +282,7 @@ def _direction(dim: int, tape: Tape) -> list[arb]:
 
 
 def _to_float(step: int, exponent: int) -> float:
-    """The float next to ``step * 2^exponent``, or the largest one."""
+    """The float nearest to ``step * 2^exponent``, or the largest float."""
     try:
         return float(step << exponent) if exponent >= 0 else step / (1 << -exponent)
     except OverflowError:

@@ -8,8 +8,8 @@ roof: two exponential densities, back to back, which are easy to draw from. A dr
 probability ``f(s) / roof(s)``.
 
 The points ``a`` and ``b`` are found in floating point, which is harmless: *any* two floats with ``h'(a) > 0 >
-h'(b)`` make a valid roof, because height and slope are then computed at exactly those two points, in balls. Their
-choice decides the speed alone. Everything here is a function of the manifold, the scale and the family: public.
+h'(b)`` make a valid roof, because height and slope are then computed at exactly those two points, in balls. The
+choice affects only the speed. Everything here is a function of the manifold, the scale and the family, which are public.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from geodp.manifolds.roots import VolumeBound
 
 Family = Literal["laplace", "gaussian"]
 
-#: How far below the mode (in ``h``) the tangents touch: 1/2 is best for a bell shape, and good for every other.
+#: How far below the mode (in ``h``) the tangents touch. 1/2 is best for a bell shape and good for others.
 _DROP = 0.5
 
-#: Where volume grows exponentially, coordinates of points farther out than this have thousands of digits.
+#: If volume grows exponentially, coordinates of points farther out than this have thousands of digits.
 FARTHEST = 1e4
 
 
 @final
 @dataclass(frozen=True)
 class RadialLaw:
-    """The law of the radius: an envelope, a scale that is taken as the exact rational number it is, and a kernel.
+    """The law of the radius: an envelope, a scale given as an exact rational number, and a kernel.
 
     The envelope is the product ``G`` of the factors of ``bound``, in dimension ``dim`` and out to the diameter of the manifold.
     ``square_diameter`` is ``(diameter / pi)^2``; None: no diameter.
@@ -93,7 +93,7 @@ class RadialLaw:
 
     @cached_property
     def origin_power(self) -> int:
-        """The power of ``s`` that the factors leave over."""
+        """The power of ``s`` that is left besides the factors."""
         return self.dim - 1 - sum(factor.power for factor in self.bound.factors)
 
     def height(self, s: arb) -> arb:
@@ -133,7 +133,7 @@ class Tangent(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One half of the roof: it falls at ``rate`` over ``length`` (None: for ever), ``sense`` -1 to the left, 1 to the right.
+    """One half of the roof: it falls at ``rate`` over ``length`` (None: infinite), with ``sense`` -1 to the left, 1 to the right.
 
     ``fade`` is ``exp(-rate * length) - 1`` and ``mass`` the area below, in units of the height of the ridge.
     """
@@ -166,7 +166,7 @@ class Roof(NamedTuple):
         if len(self.sides) == 2:
             left, right = self.sides
             side = left if less(tape.uniform() * (left.mass + right.mass), left.mass) else right
-        fall = -(tape.uniform() * side.fade).log1p()  # exponential, cut off where the side ends
+        fall = -(tape.uniform() * side.fade).log1p()  # an exponential variable, truncated at the end of the side
         radius = self.ridge + side.sense * fall / side.rate
         return radius if less(tape.uniform().log(), law.height(radius) - (self.top - fall)) else None
 
@@ -210,7 +210,7 @@ def touching_points(law: RadialLaw) -> TouchingPoints:
             high *= 2.0
         mode = _bisect(lambda s: slope(s) > 0.0, low, min(high, end))
     if law.bound.square_growth and mode > FARTHEST:
-        raise ValueError(f"at sigma = {float(law.sigma):.6g} noise would reach as far as {mode:.6g}, where no float can follow")
+        raise ValueError(f"at sigma = {float(law.sigma):.6g} noise would go as far as {mode:.6g}, which is too far for floats")
     top = height(mode) if mode > 0.0 else 0.0
     left = _bisect(lambda s: height(s) < top - _DROP, 0.0, mode) if mode > 0.0 else None
     if end - mode <= 1e-3 * end < math.inf:
@@ -223,10 +223,10 @@ def touching_points(law: RadialLaw) -> TouchingPoints:
     return TouchingPoints(left, _bisect(lambda s: height(s) > top - _DROP, mode, min(far, end)))
 
 
-def usual_reach(law: RadialLaw) -> float:
-    """A radius that few draws exceed, of a law without an end: some multiple of where most are, or where one in 2^80 is.
+def typical_radius(law: RadialLaw) -> float:
+    """A radius that few draws exceed, for a law without an end: a multiple of the usual radius, or that of one draw in 2^80.
 
-    Past the right tangent's point the density falls at least as fast as that tangent does. Decides the speed alone.
+    To the right of the right tangent's point the density falls at least as fast as that tangent. Affects only the speed.
     """
     right = touching_points(law).right
     assert right is not None

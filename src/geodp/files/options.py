@@ -1,4 +1,4 @@
-"""What a caller says about a file."""
+"""The caller's options for reading a file."""
 
 from __future__ import annotations
 
@@ -14,36 +14,39 @@ from geodp.manifolds import Manifold
 
 @final
 @dataclass(frozen=True)
-class Asked:
-    """What is said about a file of records, all of it public. Of a file that is ``public`` itself more may be looked at."""
+class ReadOptions:
+    """How a caller wants a file of records to be read. All of this is public.
+
+    If the file itself is ``public``, its contents may also decide how it is read.
+    """
 
     manifold: Manifold
     columns: Sequence[str | int] | None = None
     layout: str = "auto"
     header: bool | None = None
     public: bool = False
-    #: Columns that hold no coordinates but labels, such as whose a record is.
-    beside: Sequence[str | int] = ()
-    #: Of an image, the file that says which of its voxels are records.
+    #: Columns that hold labels instead of coordinates, such as the person a record belongs to.
+    labels: Sequence[str | int] = ()
+    #: For an image: the file that marks the voxels that are records.
     mask: Path | None = None
 
     @property
     def names(self) -> frozenset[str]:
-        """The columns that are asked for by name."""
-        return frozenset(name for name in (*(self.columns or ()), *self.beside) if isinstance(name, str) and not name.isdecimal())
+        """The columns that the caller names."""
+        return frozenset(name for name in (*(self.columns or ()), *self.labels) if isinstance(name, str) and not name.isdecimal())
 
     @property
     def widths(self) -> frozenset[int]:
-        """Of how many numbers a record may consist."""
+        """How many numbers a record may have."""
         choices = layouts(self.manifold)
         named = [choice for choice in choices if choice.name == self.layout]
         return frozenset(choice.columns for choice in named or choices)
 
     def list_shape(self, path: Path | str, name: str, depth: int, alone: bool) -> tuple[int, ...]:
-        """The lengths of lists, and of lists in them, whose type does not fix them, in the column ``name``."""
+        """The lengths of the lists, and of lists nested in them, in the column ``name``, whose type does not fix them."""
         lists = f"has lists without a fixed length in its column {listed([name])}"
         if not alone:
-            raise FileError(f"{path} {lists} beside other columns: pick that column alone with columns= (or --columns)")
+            raise FileError(f"{path} {lists} besides other columns: choose only that column with columns= (or --columns)")
         if depth == 1:
             return (self.width(path, lists),)
         shape = self.manifold.point_shape
@@ -52,7 +55,7 @@ class Asked:
         return shape
 
     def width(self, path: Path | str, why: str) -> int:
-        """Of how many numbers a record consists, where nothing public in the file tells."""
+        """How many numbers a record has, when nothing public in the file says so."""
         if len(self.widths) > 1:
             choices = " or ".join(choice.name for choice in layouts(self.manifold))
             raise FileError(f"{path} {why}, so nothing public says how many numbers a record has: name the layout, {choices}")
