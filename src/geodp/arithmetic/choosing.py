@@ -29,7 +29,7 @@ _BITS = 192
 
 
 def choose(scores: Sequence[int], rate: Fraction, entropy: Entropy | None = None, weights: Sequence[int] | None = None) -> int:
-    """A random index, with probabilities proportional to its weight (by default 1) times the exponential of ``rate`` times its score.
+    """A random index, with probabilities proportional to its weight (by default 1) times ``exp(rate * score)``.
 
     >>> from geodp.arithmetic.entropy import NotPrivate
     >>> source = NotPrivate(1)
