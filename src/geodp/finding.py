@@ -80,6 +80,8 @@ _RANK = 0.3
 #: A cube needs no more than this part of the records. Of the finest cubes at least so many levels must be affordable to tell
 #: anything, and at most so many are looked at; and so many records are looked at one by one.
 _HELD, _LEVELS, _MOST_RECORDS = 0.5, (3, 24), 200_000
+#: In more dimensions a cube that holds half of the records is so wide from corner to corner that its middle may be far from them.
+_MOST_DIMENSIONS = 10
 
 
 @final
@@ -157,8 +159,8 @@ def _ways(start: Ball | Manifold) -> list[list[tuple[What, float]]]:
     """The ways to search, best first: their steps and the parts of the privacy that these get. The last one always works."""
     firsts: list[What] = ["projected mean"]
     if isinstance(start, Ball):
-        firsts = ["medians", "cube", *(["scale"] if len(start.manifold.scale_directions) else []), "mean"]
-    ways = []
+        firsts = ["medians", "cube", "scale", "mean"] if len(start.manifold.scale_directions) else ["medians", "cube", "mean"]
+    ways: list[list[tuple[What, float]]] = []
     for first in firsts:
         ways.append([(first, 4.0), ("radius", 1.0), ("mean", 4.0), ("radius", 1.0)])
         if first in ("scale", "projected mean"):
@@ -199,7 +201,8 @@ def _tells(what: What, privacy: Privacy, manifold: Manifold, n: int, *, first: b
             each = selection_epsilon(split(privacy, [1.0 / count] * count)[0])
             return 2.0 / each * _TOLD < _RANK * n
         case "cube":
-            return n <= _MOST_RECORDS and cubes_for(privacy, manifold.dim, 1.0, n).levels >= _LEVELS[0]
+            possible = manifold.dim <= _MOST_DIMENSIONS and n <= _MOST_RECORDS
+            return possible and cubes_for(privacy, manifold.dim, 1.0, n).levels >= _LEVELS[0]
         case "mean":
             # in the wide ball its noise is to be small; later any centre is better than a rough one
             return _noise_over_radius(privacy, manifold.dim, n) < (0.125 if first else 0.25)

@@ -150,7 +150,7 @@ class Session(Shown):
         return self.ledger.remaining(self.dataset)
 
     @property
-    def releases(self) -> list[Release | BallRelease | GroupedRelease]:
+    def releases(self) -> list[AnyRelease]:
         """What was released, oldest first: every receipt of geodp that the ledger keeps for the data set."""
         return [release for charge in self.ledger.history(self.dataset) if (release := _released(charge)) is not None]
 
@@ -280,7 +280,7 @@ def _told(charge: Charge) -> tuple[str, str, str, str]:
     return str(charge.privacy), charge.what, result, dict(rows).get("verdict", "")
 
 
-def _released(charge: Charge) -> Release | BallRelease | GroupedRelease | None:
+def _released(charge: Charge) -> AnyRelease | None:
     """The release of a charge, if geodp made it and its receipt is kept."""
     try:
         return None if charge.receipt is None else release_from_json(charge.receipt)
