@@ -220,6 +220,12 @@ def test_a_plan_says_how_many_records_the_best_search_needs() -> None:
     assert plan_search(outer, enough - 1, PureDP(0.3)).steps[0].what != "medians"
 
 
+def test_no_plan_expects_more_than_the_ball_is_wide() -> None:
+    for n in (10, 100, 1000):
+        chain = plan_chain(Ball(SPD(3), np.eye(3), 30.0), n=n, epsilon=1.0, spread=0.5)
+        assert chain.expected_error <= 2.0 * chain.radius
+
+
 def test_a_ball_named_without_looking_is_better_up_to_the_radius_that_a_plan_says() -> None:
     from geodp import plan
 

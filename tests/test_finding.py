@@ -200,6 +200,23 @@ def test_every_cube_with_a_score_is_at_as_many_positions_as_it_counts() -> None:
     assert seen == {cube: (min(count, most), weight(cube.level)) for cube, count in occupied(cubes, vectors)}
 
 
+def test_looking_up_an_empty_cube_takes_the_steps_of_one_that_holds_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    cubes = Cubes(2, 2.0, 3)
+    scored = Scored(cubes, np.random.default_rng(2).normal(0.0, 0.7, (30, 2)).clip(-2.0, 2.0), 4)
+    steps: list[tuple[int, int]] = []
+    scores_of = Scored._scores
+    monkeypatch.setattr(
+        Scored, "_scores", lambda self, level, grid: (steps.append((level, grid)), scores_of(self, level, grid))[1]
+    )
+    for score, count in enumerate(scored.counts, start=1):
+        for position in range(0, count, 7):
+            steps.clear()
+            cube = scored.at(score, position)
+            found, steps[:] = list(steps), []
+            scored.pass_by(cube)
+            assert steps == found
+
+
 def log_chances(vectors: Array, cubes: Cubes, most: int, epsilon: float) -> dict[Cube | None, float]:
     """Of every occupied cube; the others have one chance each, that of ``None``."""
     scored = Scored(cubes, vectors, most)

@@ -71,8 +71,8 @@ class ChainPlan(Shown):
 
     @property
     def expected_error(self) -> float:
-        """Of the mean, by its noise and by clipping."""
-        return self.mean.expected_error + self.clipping
+        """Of the mean, by its noise and by clipping; never more than the ball is wide."""
+        return min(self.mean.expected_error + self.clipping, 2.0 * self.radius)
 
     @cached_property
     def enough(self) -> int:

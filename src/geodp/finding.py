@@ -54,7 +54,7 @@ from geodp.privacy.cost import Cost, compose, cost_from_dict, cost_of, laplace_r
 from geodp.privacy.neighbours import Unit, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
-from geodp.receipt import SIMULATION, about_point, cost_in_words, cost_of_parts, from_layout, in_layout, parts_of
+from geodp.receipt import SIMULATION, about_point, agrees, cost_in_words, cost_of_parts, from_layout, in_layout, parts_of
 from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.records.sums import rows_over
 from geodp.release import Account, computed, used
@@ -343,6 +343,8 @@ class BallRelease(Shown):
                 # a search with reproducible bits charges no budget
                 and (stored["private"] or dataset is None)
                 and is_line(stored["geodp"])
+                and (count is None or found.n == _used_after_count(asked, count))
+                and (found.version != __version__ or agrees(stored, json.loads(found.to_json())))
             ):
                 return found
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
@@ -442,7 +444,7 @@ def private_ball(
         value = computed(lambda: noise.draw(np.array([float(members.count)]), entropy).value, said=())
         count = float(value[0])
         members = members.resized(
-            used(noise, value, 1), SystemRandom() if entropy is None else Random(entropy.read(entropy.open(), 0, 64))
+            _used_after_count(privacy, count), SystemRandom() if entropy is None else Random(entropy.read(entropy.open(), 0, 64))
         )
     search = plan_search(outer, members.count, own, then)
     ball = computed(lambda: _found(members.source, search, entropy))
@@ -450,6 +452,12 @@ def private_ball(
     release = BallRelease(ball, search, dataset, charge, entropy is None, unit, count, whole, members.dataset.notation(manifold))
     account.attach(charge, release.to_json)
     return release
+
+
+def _used_after_count(privacy: Privacy, count: float) -> int:
+    """How many members a search uses after a noisy count of them."""
+    (part,), _ = parts_of(privacy, True, 0.0)
+    return used(Measurement(Count(), 1, part).noise, np.array([count]), 1)
 
 
 def search_cost(privacy: Privacy) -> Cost:
@@ -514,7 +522,8 @@ def _median_center(x: Any, ball: Ball, directions: Array, step: Step, n: int, en
         most = min(n, math.ceil(2.0 / selection.epsilon * (math.log(cells) + 20.0)))
         scores = median_scores(row, half, most)
         score, position = selection.draw_among_many(cells, np.bincount(scores, minlength=most + 1)[1:].tolist(), entropy)
-        cell = position if score == 0 else int(np.flatnonzero(scores == score)[position])
+        those = np.flatnonzero(scores == score)  # also where they are not needed: the time must not tell
+        cell = position if score == 0 else int(those[position])
         chosen.append((cell + 0.5) * 2.0 * ball.radius / cells - ball.radius)
     return moved_center(ball, np.array(chosen) @ directions)
 
@@ -534,7 +543,11 @@ def _cube_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None
     vectors = rows_over(x, ball.manifold, NormalCoordinates(ball, n), n)
     scored = Scored(cubes, vectors, max(1, int(_HELD * n)))
     score, position = Selection(step.privacy).draw_among_many(cubes.total, scored.counts, entropy)
-    cube = scored.at(score, position) if score > 0 else cubes.at(position)
+    if score > 0:
+        cube = scored.at(score, position)
+    else:
+        cube = cubes.at(position)
+        scored.pass_by(cube)
     return moved_center(ball, cubes.middle(cube))
 
 

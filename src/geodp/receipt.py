@@ -875,16 +875,16 @@ def _is_about(part: Release, n: int | None, ball: Ball | None) -> bool:
 
 def _check_derived(stored: Stored, release: Release) -> None:
     """Compare everything that follows from the rest, such as errors and costs in other units, with what is stored."""
-    if release.version == __version__ and not _agrees(stored, json.loads(release.to_json())):
+    if release.version == __version__ and not agrees(stored, json.loads(release.to_json())):
         raise ValueError("what is stored does not follow from the rest")
 
 
-def _agrees(stored: Any, derived: Any) -> bool:
+def agrees(stored: Any, derived: Any) -> bool:
     """Whether two documents say the same in every field that both have, numbers up to the rounding of another machine."""
     if isinstance(derived, dict):
-        return isinstance(stored, dict) and all(_agrees(stored[name], derived[name]) for name in derived if name in stored)
+        return isinstance(stored, dict) and all(agrees(stored[name], derived[name]) for name in derived if name in stored)
     if isinstance(derived, list):
-        return isinstance(stored, list) and len(stored) == len(derived) and all(map(_agrees, stored, derived))
+        return isinstance(stored, list) and len(stored) == len(derived) and all(map(agrees, stored, derived))
     if isinstance(derived, float) and isinstance(stored, float | int):
         return math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12)
     return bool(stored == derived)

@@ -129,6 +129,11 @@ class Scored:
             position -= len(those)
             grid += 1
 
+    def pass_by(self, cube: Cube) -> None:
+        """Takes the same steps as :meth:`at` does to find this cube: the time must not tell whether it holds vectors."""
+        for grid in range(cube.grid + 1):
+            self._scores(cube.level, grid)
+
     def _scores(self, level: int, grid: int) -> tuple[Whole, Whole]:
         places, counts = self._cubes.occupied(self._vectors, level, grid)
         return places, np.minimum(counts, self._most)
