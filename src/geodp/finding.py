@@ -71,6 +71,8 @@ What = Literal["scale", "medians", "cube", "projected mean", "mean", "radius"]
 
 #: The ratio and the number of the radii.
 RATIO, RADII = 1.1, 140
+#: So many times a radius is divided by that ratio to find one in which floats can hold means: down to 1e-16 of it.
+_MOST_TRIES = 400
 #: Cells in all of the grids on which medians are looked for, and the largest number of a single one.
 _CELLS = 2**20, 2**18
 #: The logarithm of all cells over the good ones, where records spread over a thousandth of the wide ball.
@@ -424,6 +426,10 @@ def private_ball(
         embedding_of(outer)  # a sentence for spaces without one
     elif not math.isinf(manifold.injectivity_radius):
         raise ValueError(f"on {manifold} no ball is needed to start from: give the manifold itself")
+    elif not _possible_radii(manifold, outer.center, outer.radius):
+        raise ValueError(
+            f"float64 resolves no mean of {manifold} near this centre: start from one with a smaller condition number"
+        )
     privacy = privacy_of(epsilon, delta, rho, mu)
     account = Account.of(ledger, dataset, entropy)
     data = Dataset.of(x, who)
@@ -612,11 +618,14 @@ def radius_target(then: Privacy, privacy: Privacy, manifold: Manifold, n: int, f
 
 
 def _possible_radii(manifold: Manifold, center: Array, reach: float) -> list[float]:
-    """A geometric grid, the largest first, of radii up to ``reach`` of balls in which a mean can be released."""
+    """A geometric grid, the largest first, of radii up to ``reach`` of balls in which a mean can be released; empty if none can."""
     limit = 0.999 * Ball(manifold, center, 1e-3).max_radius
     largest = min(reach, limit)
+    tries = 0
     while not _mean_possible(manifold, center, largest):
-        largest /= RATIO
+        largest, tries = largest / RATIO, tries + 1
+        if tries > _MOST_TRIES:
+            return []
     radii = [largest * RATIO**-i for i in range(RADII)]
     # rounding about a far centre does not shrink with the radius, so those below some radius may be impossible
     count = bisect_left(range(1, RADII + 1), True, key=lambda i: not _mean_possible(manifold, center, radii[i - 1]))
@@ -624,8 +633,4 @@ def _possible_radii(manifold: Manifold, center: Array, reach: float) -> list[flo
 
 
 def _mean_possible(manifold: Manifold, center: Array, radius: float) -> bool:
-    try:
-        FrechetMean(Ball(manifold, center, radius)).check(1)
-    except ValueError:
-        return False
-    return True
+    return FrechetMean(Ball(manifold, center, radius)).possible

@@ -30,6 +30,8 @@ UNDERFLOW = 1e-150
 _LEAST_TOLERANCE = 1e-20 * SHORTEST
 #: A safeguard that no data set should reach: the default tolerance is met after a few passes.
 MOST_PASSES = 100_000
+#: In balls whose energy is flatter than this at its least curved place, means would take too many passes.
+_LEAST_FLATNESS = 1e-3
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,11 @@ class FrechetMean:
         """How far apart the exact means of neighbouring data sets of ``n`` records may be: :func:`geodp.sensitivity`."""
         return sensitivity(self.ball, n, self.bound)
 
+    @property
+    def possible(self) -> bool:
+        """Whether means in this ball can be computed, so that :meth:`check` raises nothing."""
+        return _resolved(self.ball) and flatness(self.ball) >= _LEAST_FLATNESS
+
     def check(self, n: int) -> None:
         """A sentence if means in this ball cannot be computed."""
         ball = self.ball
@@ -165,7 +172,7 @@ class FrechetMean:
                 f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {self.tolerance:.2g}, "
                 f"more than a tenth of the radius {ball.radius:g}; {remedy}"
             )
-        if flatness(ball) < 1e-3:
+        if flatness(ball) < _LEAST_FLATNESS:
             raise ValueError(
                 f"the radius {ball.radius:g} is too close to the largest one, {ball.max_radius:g}, for means to be computed in "
                 f"bounded time, and one record could move them {2.0 / flatness(ball) / n:.3g} radii: choose a smaller one"
