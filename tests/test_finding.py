@@ -458,7 +458,7 @@ def test_only_radii_of_balls_with_a_mean_are_on_the_grid() -> None:
     for manifold, center in (
         (Sphere(2), Sphere(2).origin),
         (SPD(3), np.diag([1e-4, 1.0, 1e3])),
-        (SPD(3), np.diag([1e-6, 1.0, 1e6])),  # where rounding is larger than the smallest radii
+        (SPD(3), np.diag([1e-5, 1.0, 1e5])),  # where rounding is larger than the smallest radii
         (Grassmann(2, 5), Grassmann(2, 5).origin),
     ):
         radii = _possible_radii(manifold, center, 1e3)
@@ -489,6 +489,8 @@ def test_what_the_search_does_depends_on_public_numbers_alone() -> None:
 
 def test_bad_input_gets_one_sentence() -> None:
     x = np.tile([0.0, 0.0, 1.0], (50, 1))
+    with pytest.raises(ValueError, match="float64 resolves no mean of .* near this centre"):
+        private_ball(np.tile(np.eye(3), (50, 1, 1)), Ball(SPD(3), np.diag([1e-6, 1.0, 1e6]), 30.0), epsilon=1.0)
     with pytest.raises(ValueError, match="no ball is needed to start from: give the manifold itself"):
         private_ball(x, Ball(Sphere(2), Sphere(2).origin, 1.0), epsilon=1.0)
     with pytest.raises(ValueError, match="start from a wide ball"):

@@ -618,7 +618,7 @@ def radius_target(then: Privacy, privacy: Privacy, manifold: Manifold, n: int, f
 
 
 def _possible_radii(manifold: Manifold, center: Array, reach: float) -> list[float]:
-    """A geometric grid, the largest first, of radii up to ``reach`` of balls in which a mean can be released; empty if none can."""
+    """A geometric grid, the largest first, of radii up to ``reach`` of balls in which means can be released; maybe empty."""
     limit = 0.999 * Ball(manifold, center, 1e-3).max_radius
     largest = min(reach, limit)
     tries = 0
