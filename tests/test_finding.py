@@ -489,7 +489,7 @@ def test_what_the_search_does_depends_on_public_numbers_alone() -> None:
 
 def test_bad_input_gets_one_sentence() -> None:
     x = np.tile([0.0, 0.0, 1.0], (50, 1))
-    with pytest.raises(ValueError, match="float64 resolves no mean of .* near this centre"):
+    with pytest.raises(ValueError, match=r"float64 resolves no mean of .* near this centre"):
         private_ball(np.tile(np.eye(3), (50, 1, 1)), Ball(SPD(3), np.diag([1e-6, 1.0, 1e6]), 30.0), epsilon=1.0)
     with pytest.raises(ValueError, match="no ball is needed to start from: give the manifold itself"):
         private_ball(x, Ball(Sphere(2), Sphere(2).origin, 1.0), epsilon=1.0)

@@ -633,4 +633,8 @@ def _possible_radii(manifold: Manifold, center: Array, reach: float) -> list[flo
 
 
 def _mean_possible(manifold: Manifold, center: Array, radius: float) -> bool:
-    return FrechetMean(Ball(manifold, center, radius)).possible
+    try:
+        ball = Ball(manifold, center, radius)
+    except ValueError:  # so wide that distances in it overflow
+        return False
+    return FrechetMean(ball).possible
