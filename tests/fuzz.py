@@ -63,6 +63,7 @@ from geodp import (
     PureDP,
     Release,
     Risk,
+    Session,
     ZeroConcentratedDP,
     compare,
     confidence_region,
@@ -464,6 +465,7 @@ def check_surveys(case: tuple[Records, Any]) -> None:
         lambda x: private_projected_mean(x, manifold, epsilon),
         lambda x: private_variance(x, a_ball(manifold), epsilon, about="mean"),
         lambda x: private_covariance(x, a_ball(manifold), epsilon),
+        lambda x: Session(x, manifold, epsilon=1e6).mean(epsilon, ball=a_ball(manifold)),
         lambda x: private_covariance(x, a_ball(manifold), epsilon, about="mean"),
     ):
         made = [given_records.make(which) for which in (0, 1)]

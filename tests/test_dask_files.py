@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -266,14 +265,7 @@ def test_without_dask_one_sentence_says_what_to_install(
     tensors: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.save(tmp_path / "x.npy", tensors)
-    real = builtins.__import__
-
-    def no_dask(name: str, *rest: Any) -> Any:
-        if name.startswith("geodp.records.dask_files"):
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", no_dask)
+    monkeypatch.setattr("geodp.records.dask_files.da", None)
     result = run("mean", tmp_path / "x.npy", "-m", "SPD(3)", "-r", 1.5, "-e", 1, "--dask", "local")
     assert result.exit_code == 2
     assert "pip install 'geodp[dask]'" in result.stderr

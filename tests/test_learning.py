@@ -214,7 +214,7 @@ def test_a_fit_is_one_charge_of_what_was_asked_for_with_a_receipt_and_a_second_i
     assert charge.receipt is not None
     (tmp_path / "receipt.json").write_text(charge.receipt)
     ask = ["receipt", str(tmp_path / "receipt.json"), "--verify", "--ledger", f"sqlite:///{tmp_path}/budget.db"]
-    assert CliRunner().invoke(app, ask).output == "yes: the ledger keeps this very receipt\n"
+    assert CliRunner().invoke(app, ask).output == "yes: the ledger keeps exactly this receipt\n"
     assert model.cost_ == charge.cost
     assert all(release.private and (release.dataset, release.charge) == ("study", charge.id) for release in model.releases_)
     assert isinstance(model.releases_[0], BallRelease) == bool(more.get("find"))
@@ -329,10 +329,10 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     (PrivateMDM(find=1.0), {}, r"^find, the part of the privacy for the ball, must be from 0 to 0\.9 but is 1: 0\.2 is usual$"),
     (PrivateMDM(labels="secret"), {}, "^labels must be 'public' or 'private' but is 'secret'$"),
     (PrivateMDM(unit_in="some"), {"unit": np.arange(200)}, "^unit_in must be 'one class' or 'all classes' but is 'some'$"),
-    (PrivateMDM(), {"unit": np.arange(7)}, "^unit must have one label for each record, and it has fewer$"),
-    (PrivateMDM(classes=["calm"], find=0.2), {}, "some labels in by are none of the 1 groups"),
+    (PrivateMDM(), {"unit": np.arange(7)}, "^unit must have one label for each record, but it has fewer$"),
+    (PrivateMDM(classes=["calm"], find=0.2), {}, "some labels in by are not among the 1 groups"),
     (PrivateMDM(find=0.2), {"unit": np.arange(200) // 4}, "a person has records in two groups"),
-    (PrivateMDM(neighbours="add-remove"), {}, "public labels tell how many records each group has"),
+    (PrivateMDM(neighbours="add-remove"), {}, "public labels show which classes there are"),
     (PrivateKMeans(0), {}, "the number of clusters must be at least 1 but is 0"),
     (PrivateKMeans(rounds=0), {}, "the number of rounds must be at least 1 but is 0"),
     (PrivateKMeans(reach=3.0), {}, "^the reach must be above 0 and at most twice the radius 1 but is 3$"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -125,3 +126,111 @@ def test_linear_algebra_that_gives_up_is_not_quoted(monkeypatch: pytest.MonkeyPa
     with pytest.raises(RuntimeError, match="LinAlgError") as caught:
         private_mean(np.tile(np.eye(2), (50, 1, 1)), Ball(SPD(2), np.eye(2), 1.0), epsilon=1.0)
     assert "8675309" not in str(caught.value)
+
+
+# estimators, sessions, clusters and reading
+
+
+def test_public_labels_do_not_tell_who_came_or_went() -> None:
+    """``classes_`` was taken from the labels of persons whose presence was said to be private."""
+    from geodp.estimator import PrivateMDM
+
+    x, y = np.tile(np.eye(2), (20, 1, 1)), np.arange(20) % 2
+    for unit_in in ("one class", "all classes"):
+        model = PrivateMDM(radius=1.0, epsilon=1.0, labels="public", neighbours="add-remove", unit_in=unit_in)
+        with pytest.raises(ValueError, match="make labels private"):
+            model.fit(x, y, unit=np.arange(20) // 2)
+        assert not hasattr(model, "classes_")
+
+
+@pytest.mark.parametrize("value", [2**53, 2**53 + 1, 2**62 + 1])
+def test_a_whole_number_that_arrow_would_not_round_makes_no_release_fail(value: int) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="Arrow is an extra: pip install 'geodp[parquet]'")
+    table = arrow.table({"a": arrow.array([1] * 19 + [value], arrow.int64()), "b": [1.0] * 20})
+    ball = Ball(geodp.Euclidean(2), [0.0, 0.0], 2.0)
+    assert private_mean(table, ball, epsilon=1.0).n == 20
+
+
+SECRETS = ["flu 8675309", "none"] * 10
+
+
+@pytest.mark.parametrize("option", ["labels", "neighbours", "mechanism", "law", "bound", "layout"])
+def test_a_private_list_given_for_another_argument_is_not_quoted(option: str) -> None:
+    options: Any = {option: SECRETS}
+    with pytest.raises((ValueError, TypeError)) as caught:
+        private_mean(np.tile(np.eye(2), (20, 1, 1)), Ball(SPD(2), np.eye(2), 1.0), epsilon=1.0, **options)
+    assert "8675309" not in str(caught.value)
+
+
+def test_no_option_takes_a_summary_past_the_budget_of_its_session() -> None:
+    session = geodp.Session(np.tile(np.eye(2), (20, 1, 1)), SPD(2), epsilon=1)
+    with pytest.raises(TypeError, match="multiple values"):
+        session.summary(np.eye(2), sensitivity=0.1, epsilon=50.0, ledger=None, dataset=None)
+    assert session.left == 1
+
+
+def test_a_process_that_was_forked_does_not_delete_the_budget_of_a_session(tmp_path: Path) -> None:
+    from geodp.session import _remove
+
+    session = geodp.Session(np.tile(np.eye(2), (20, 1, 1)), SPD(2), epsilon=1)
+    folder = tmp_path / "budget"
+    folder.mkdir()
+    _remove(str(folder), process=-1)  # as in a child, whose number is another one
+    assert folder.exists()
+    _remove(str(folder), process=os.getpid())
+    assert not folder.exists()
+    assert session.left == 1
+
+
+def test_clusters_far_from_the_origin_are_found_and_the_search_for_centres_ends() -> None:
+    """Times in milliseconds: no float is within a thousandth of the centre, and the loop went on for ever, after the charge."""
+    from geodp.kmeans import private_kmeans
+
+    ball = Ball(geodp.Euclidean(1), [1.7e12], 1e10)
+    assert private_kmeans(np.full((50, 1), 1.7e12), ball, 2, epsilon=1.0).centers.shape == (2, 1)
+
+
+def test_records_at_the_only_centre_are_counted() -> None:
+    from geodp.kmeans import private_kmeans
+
+    found = private_kmeans(np.zeros((10_000, 1)), Ball(geodp.Euclidean(1), [0.0], 1.0), 1, epsilon=10.0, rounds=1)
+    assert abs(found.counts[0] - 10_000) < 100  # noise of a few records
+
+
+def test_a_text_with_an_odd_kind_is_no_receipt() -> None:
+    from geodp.session import release_from_json
+
+    with pytest.raises(ValueError, match="not a receipt"):
+        release_from_json('{"geodp": "1", "summary": []}')
+
+
+@pytest.mark.parametrize("manifold", [geodp.Euclidean(2), SPD(3), Hyperbolic(3), geodp.Sphere(2), Rotations(3)], ids=repr)
+def test_a_search_draws_the_noise_that_it_is_charged_for(manifold: Any) -> None:
+    """Near a tie of two laws the one that was drawn was not the one on the receipt, and a pure budget took Gaussian noise."""
+    from geodp.finding import plan_search, step_noise
+    from geodp.statistics.counts import TangentMean
+    from geodp.statistics.projected import ProjectedMean
+
+    outer = Ball(manifold, manifold.origin, 30.0) if math.isinf(manifold.injectivity_radius) else manifold
+    for given in (
+        {"epsilon": 0.003, "delta": 1e-6},
+        {"epsilon": 1.0, "delta": 1e-3},
+        {"epsilon": 0.5},
+        {"rho": 1e-3},
+        {"mu": 0.05},
+    ):
+        for n in (100, 3000, 200_000, 10**8):
+            for step in plan_search(outer, n, geodp.privacy.notions.privacy_of(**given)).steps:
+                if step.what in ("mean", "projected mean"):
+                    first = step.what == "mean"
+                    statistic = TangentMean(Ball(manifold, manifold.origin, 0.5)) if first else ProjectedMean(manifold)
+                    assert step_noise(statistic, n, step).cost == step.cost
+
+
+def test_parts_of_a_planned_privacy_fit_into_a_budget_of_just_that() -> None:
+    from decimal import Decimal
+
+    for epsilon in (0.55, 1.0, 1.3, 2.7):
+        chain = geodp.plan_chain(geodp.Sphere(2), n=5000, epsilon=epsilon, spread=0.3)
+        parts = [chain.search.privacy.epsilon, chain.mean.privacy.epsilon]
+        assert sum(Decimal(repr(part)) for part in parts) <= Decimal(repr(epsilon))

@@ -133,8 +133,8 @@ def test_the_words_say_who_is_protected_and_round_up() -> None:
 
 def test_where_the_chance_is_no_larger_than_delta_the_words_say_that_nothing_is_bounded() -> None:
     found = Risk((ApproximateCost(1.0, 1e-5),))
-    assert found.sentences()[1] == "with chance 1e-05 somebody may become certain of it: a larger chance has a bound"
-    assert found.sentences(chance=1e-4)[1].endswith("sure, except with chance 0.0001")
+    assert found.sentences()[1] == "with probability 1e-05 someone may become certain of it: a larger probability has a bound"
+    assert found.sentences(chance=1e-4)[1].endswith("sure, except with probability 0.0001")
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def plan_chain(
     >>> outer = Ball(SPD(3), np.eye(3), radius=30.0)
     >>> chain = plan_chain(outer, n=10_000, epsilon=1.0, spread=0.5)
     >>> chain.find, chain.cost.epsilon <= 1.0, chain.expected_error < 0.01
-    (0.1, True, True)
+    (0.2, True, True)
     """
     whole = privacy_of(epsilon, delta, rho, mu)
     spread = real_number(spread, "the spread")
@@ -177,8 +177,9 @@ def plan_chain(
 
 
 def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread: float, layout: str | None) -> ChainPlan:
-    rest = share_of(whole, 1.0 - find)
-    search = plan_search(outer, n, share_of(whole, find), rest)
+    safe = 1.0 - 1e-12  # sums of floats round up
+    rest = share_of(whole, (1.0 - find) * safe)
+    search = plan_search(outer, n, share_of(whole, find * safe), rest)
     manifold = search.manifold
     center = outer.center if isinstance(outer, Ball) else manifold.origin
     limit = 0.999 * Ball(manifold, center, 1e-3).max_radius

@@ -44,13 +44,24 @@ import numpy as np
 from geodp._version import __version__
 from geodp.arithmetic.entropy import Entropy
 from geodp.files import parse_manifold
-from geodp.inputs import Array, is_line, whole_number
+from geodp.inputs import Array, is_line, said, whole_number
+from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.notation import Notation
 from geodp.measurement import Measurement
+from geodp.mechanisms.mechanism import Mechanism
 from geodp.mechanisms.selection import Selection
-from geodp.privacy.cost import Cost, compose, cost_from_dict, cost_of, laplace_ratio, pure_epsilon, selection_epsilon
+from geodp.privacy.cost import (
+    Cost,
+    GaussianCost,
+    compose,
+    cost_from_dict,
+    cost_of,
+    laplace_ratio,
+    pure_epsilon,
+    selection_epsilon,
+)
 from geodp.privacy.neighbours import Unit, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
@@ -63,6 +74,7 @@ from geodp.statistics.cells import Cubes, Scored, Whole
 from geodp.statistics.counts import Count, NormalCoordinates, TangentMean, beyond, histograms
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean, embedding_of
+from geodp.statistics.statistic import Statistic
 
 if TYPE_CHECKING:
     from geodp.privacy.ledger import Ledger
@@ -82,6 +94,8 @@ _RANK = 0.3
 #: A cube needs no more than this part of the records. Of the finest cubes at least so many levels must be affordable to tell
 #: anything, and at most so many are looked at; and so many records are looked at one by one.
 _HELD, _LEVELS, _MOST_RECORDS = 0.5, (3, 24), 200_000
+#: Records for which the law of a step is chosen.
+_MANY = 10**7
 #: In more dimensions a cube that holds half of the records is so wide from corner to corner that its middle may be far from them.
 _MOST_DIMENSIONS = 10
 
@@ -241,8 +255,17 @@ def _cost(what: What, privacy: Privacy, manifold: Manifold) -> Cost:
             statistic: Any = TangentMean(Ball(manifold, manifold.origin, 1e-3))
         case _:
             statistic = ProjectedMean(manifold)
-    # the cost depends on the dimension and the privacy, not on the scale
-    return Measurement(statistic, 1000, privacy).noise.cost
+    # the law is chosen for many records, where no noise is as wide as the ball; then the cost depends on neither
+    return Measurement(statistic, _MANY, privacy).noise.cost
+
+
+def step_noise(statistic: Statistic, n: int, step: Step) -> Mechanism:
+    """The noise of a step, of the law that it is charged for."""
+    law: Family = "gaussian" if isinstance(step.cost, GaussianCost) else "laplace"
+    noise = Measurement(statistic, n, step.privacy, law=law).noise
+    if noise.cost != step.cost:
+        raise RuntimeError(f"the noise of a step, {noise.cost}, is not the one that is charged, {step.cost}")
+    return noise
 
 
 # ---------------------------------------------------------------------- the search
@@ -346,6 +369,7 @@ class BallRelease(Shown):
                 and (stored["private"] or dataset is None)
                 and is_line(stored["geodp"])
                 and (count is None or found.n == _used_after_count(asked, count))
+                and _reachable(ball, outer)
                 and (found.version != __version__ or agrees(stored, json.loads(found.to_json())))
             ):
                 return found
@@ -371,6 +395,14 @@ class BallRelease(Shown):
             ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
             ("geodp", self.version),
         ]
+
+
+def _reachable(ball: Ball, outer: Ball | None) -> bool:
+    """Whether a search from the outer ball can end in a ball. Each of two centres is in the ball before it, and a radius may then
+    be as large as both together."""
+    return outer is None or (
+        float(ball.manifold.dist(outer.center, ball.center)) <= 3.01 * outer.radius and ball.radius <= 4.01 * outer.radius
+    )
 
 
 def private_ball(
@@ -431,6 +463,8 @@ def private_ball(
             f"float64 resolves no mean of {manifold} near this centre: start from one with a smaller condition number"
         )
     privacy = privacy_of(epsilon, delta, rho, mu)
+    if then is not None and not isinstance(then, Privacy):
+        raise TypeError(f"then must be the privacy of a mean, such as PureDP(0.8), but is {said(then)}")
     account = Account.of(ledger, dataset, entropy)
     data = Dataset.of(x, who)
     if data.by is not None:
@@ -496,7 +530,7 @@ def _found(x: Any, search: Search, entropy: Entropy | None) -> Ball:
                 reach += moved
             case "projected mean":
                 statistic = ProjectedMean(manifold)
-                noise = Measurement(statistic, search.n, step.privacy).noise
+                noise = step_noise(statistic, search.n, step)
                 center = statistic.embedding.nearest(noise.draw(statistic.compute(x, search.n), entropy).value)
             case "radius":
                 reach = _radius(x, center, reach, search, step, entropy, final=i == last)
@@ -559,21 +593,25 @@ def _cube_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None
 
 def _mean_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:
     statistic = TangentMean(ball)
-    noise = Measurement(statistic, n, step.privacy).noise
+    noise = step_noise(statistic, n, step)
     return moved_center(ball, noise.draw(statistic.compute(x, n), entropy).value)
 
 
 def moved_center(ball: Ball, coordinates: Array) -> tuple[Array, float]:
-    """The point with these normal coordinates, shortened to the ball and to what floats can hold, and its distance."""
+    """The point with these normal coordinates, shortened to the ball and to what floats can hold, and its distance.
+
+    Floats must hold means in some ball about it. If they do so nowhere near, it is the centre.
+    """
     manifold = ball.manifold
     length = float(np.linalg.vector_norm(coordinates))
     coordinates = coordinates * min(1.0, ball.radius / max(length, 1e-300))
-    while True:
+    for _ in range(_MOST_TRIES):
         with np.errstate(all="ignore"):
             point = manifold.raw_project(manifold.raw_exp(ball.center, manifold.raw_tangent(ball.center, coordinates)))
-        if manifold.valid(point) and _mean_possible(manifold, point, 1e-3):
+        if manifold.valid(point) and any(_mean_possible(manifold, point, part * ball.radius) for part in (1e-3, 0.03, 1.0)):
             return point, float(np.linalg.vector_norm(coordinates))
         coordinates = 0.9 * coordinates
+    return ball.center, 0.0
 
 
 def _radius(x: Any, center: Array, reach: float, search: Search, step: Step, entropy: Entropy | None, *, final: bool) -> float:

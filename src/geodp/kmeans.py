@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 #: Records are told apart up to so many radii from a centre.
 _WIDE = 4.0
+#: More rounds than this are refused.
+_MOST_ROUNDS = 100
 #: The start is this part of the radius from the centre of the ball, and a centre that starts again from another one.
 _APART, _AGAIN = 0.5, 0.25
 
@@ -113,7 +115,7 @@ class KMeansRelease(Shown):
             ball = Ball(manifold, stored["center"], stored["radius"])
             privacy = privacy_of(*(stored.get(name) for name in ("epsilon", "delta", "rho", "mu")))
             centers, counts = np.asarray(stored["centers"], dtype=np.float64), np.asarray(stored["counts"], dtype=np.float64)
-            n, rounds = whole_number(stored["n"], 1, "n"), whole_number(stored["rounds"], 1, "rounds")
+            n, rounds = whole_number(stored["n"], 1, "n"), checked_rounds(stored["rounds"])
             cost = _cost(_plans(ball, len(centers), stored["reach"], n, privacy, rounds), privacy)
             unit, dataset, charge = stored["unit"], stored["dataset"], stored["charge"]
             found = cls(
@@ -214,7 +216,7 @@ def private_kmeans(
     """
     checked_ball(ball)
     privacy = privacy_of(epsilon, delta, rho, mu)
-    clusters, rounds = whole_number(clusters, 1, "the number of clusters"), whole_number(rounds, 1, "the number of rounds")
+    clusters, rounds = whole_number(clusters, 1, "the number of clusters"), checked_rounds(rounds)
     seed = whole_number(seed, 0, "the seed")
     reach = 0.5 * ball.radius if reach is None else moderate_length(real_number(reach, "the reach"), "the reach")
     if not 0.0 < reach <= 2.0 * ball.radius:
@@ -231,8 +233,8 @@ def private_kmeans(
     plans = _plans(ball, clusters, reach, members.count, privacy, rounds)
     cost = _cost(plans, privacy)
     account.check(cost, privacy, replace_one(unit))
-    charge = account.charge(cost, privacy, f"{clusters} clusters on {ball.manifold}", replace_one(unit))
     search = _Search(ball, clusters, np.random.default_rng(seed))
+    charge = account.charge(cost, privacy, f"{clusters} clusters on {ball.manifold}", replace_one(unit))
     if simulate is not None:
         with reproducible():
             counts = computed(lambda: search.run(members.source, plans, simulate))
@@ -243,6 +245,13 @@ def private_kmeans(
     )
     account.attach(charge, release.to_json)
     return release
+
+
+def checked_rounds(rounds: Any) -> int:
+    number = whole_number(rounds, 1, "the number of rounds")
+    if number > _MOST_ROUNDS:
+        raise ValueError(f"the number of rounds must be at most {_MOST_ROUNDS} but is {number}: few rounds have less noise each")
+    return number
 
 
 @final

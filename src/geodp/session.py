@@ -118,7 +118,7 @@ class Session(Shown):
     def _temporary(self) -> Ledger:
         """A ledger that is deleted with the session. A file, so that forked processes cannot spend the same budget twice."""
         folder = tempfile.mkdtemp(prefix="geodp-session-")
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        weakref.finalize(self, _remove, folder, os.getpid())
         return Ledger(f"sqlite:///{(Path(folder) / 'budget.db').as_posix()}")
 
     @classmethod
@@ -192,8 +192,8 @@ class Session(Shown):
     def summary(self, value: ArrayLike, *, sensitivity: float, **options: Any) -> Release:
         """:func:`geodp.private_summary` of a value that you computed from these records, with a sensitivity that you proved for
         the neighbours of the budget."""
-        about = {"neighbours": protected_neighbours(self.data), **self._account, **options}
-        return private_summary(value, self.manifold, sensitivity=sensitivity, **about)
+        about: Any = {"neighbours": protected_neighbours(self.data), **options}
+        return private_summary(value, self.manifold, sensitivity=sensitivity, **self._account, **about)
 
     def plan(
         self,
@@ -269,6 +269,12 @@ class Session(Shown):
         return f"<Session on {self.manifold}, data set {self.dataset!r}>"
 
 
+def _remove(folder: str, process: int) -> None:
+    """Deletes a folder at the end of the process that made it, and not at the end of one that was forked from it."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _told(charge: Charge) -> tuple[str, str, str, str]:
     """A charge for people: the privacy, what for, what came out and what that means."""
     release = _released(charge)
@@ -294,7 +300,7 @@ def release_from_json(text: str) -> AnyRelease:
         stored = json.loads(text)
     except (ValueError, RecursionError):
         stored = None
-    if not isinstance(stored, dict) or "geodp" not in stored:
+    if not isinstance(stored, dict) or "geodp" not in stored or not isinstance(stored.get("summary", ""), str):
         raise ValueError("this file is not a receipt of geodp: give one that geodp mean --out or to_json wrote")
     if "estimator" in stored:
         raise ValueError("this is the receipt of a fit, of several releases: give one of them, or --verify it")

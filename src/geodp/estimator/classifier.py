@@ -12,8 +12,8 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from geodp.estimator.common import Fit, PrivateEstimator, distances, read_records, refuse_unless_asked
-from geodp.inputs import Array
+from geodp.estimator.common import Fit, PrivateEstimator, distances, read_records, read_unit, refuse_unless_asked
+from geodp.inputs import Array, said
 from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
@@ -36,7 +36,8 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
     *Public*: all parameters, the manifold, the ball, the number and the shape of the records, the list of classes, and with
     ``labels="public"`` all of ``y``. *Private*: the records; with ``labels="private"`` also their classes, and so the number of
     records in each. *Neighbours*: data sets of the same size that differ by replacing one pair of a record and its class; if
-    labels are public, it keeps its class. With ``unit`` all pairs of one person are replaced.
+    labels are public, it keeps its class. With ``unit`` all pairs of one person are replaced; if labels are public, by pairs of
+    the same classes, because receipts then tell how many persons each class has.
 
     *Theorem*. Class means are those of :func:`geodp.private_mean` with ``by=y``; the proofs are in :mod:`geodp.release`. If
     labels are public, a replaced pair changes one class, and all means cost what one costs. If they are private it may change
@@ -135,10 +136,10 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
         ``unit`` says for each record whose it is: then a person has one vote in a class, however many records it has there.
         """
         records = read_records(self, X, fitting=True)
+        if self.labels == "public" and self.neighbours == "add-remove":
+            raise ValueError("public labels show which classes there are, which add-remove keeps private: make labels private")
         labels, names = self._labels(y, len(records))
-        ids = None if unit is None else whole(unit, "unit")
-        if ids is not None:
-            check_length(ids, "unit", len(records))
+        ids = read_unit(unit, records)
         fit = Fit(self, "record" if ids is None else "person")
         together = self._one_class_each() or ids is None
         if self.neighbours == "add-remove":
@@ -148,6 +149,11 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
         if together:
             # a sentence about public labels comes before anything is paid
             Dataset(records, unit=ids, **groups).open(self.manifold_).groups()
+        elif self.labels == "public":
+            known = {key_of(label) for label in labels.tolist()}
+            missing = next((name for name in names.tolist() if key_of(name) not in known), None)
+            if missing is not None:
+                raise ValueError(f"no record is of class {missing!r}: leave it out, or make labels private")
         fit.pay(parts)
         place = fit.place(records, unit=ids, neighbours=self.neighbours)
         if together:
@@ -183,7 +189,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
         if y is None:
             raise ValueError("PrivateMDM requires y to be passed, but the target y is None")
         if self.labels not in get_args(Labels):
-            raise ValueError(f"labels must be 'public' or 'private' but is {self.labels!r}")
+            raise ValueError(f"labels must be 'public' or 'private' but is {said(self.labels)}")
         names = None if self.classes is None else np.unique(np.asarray(self.classes))
         if self.labels == "private":
             if names is None:
@@ -201,7 +207,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
 
     def _one_class_each(self) -> bool:
         if self.unit_in not in get_args(UnitIn):
-            raise ValueError(f"unit_in must be 'one class' or 'all classes' but is {self.unit_in!r}")
+            raise ValueError(f"unit_in must be 'one class' or 'all classes' but is {said(self.unit_in)}")
         return self.unit_in == "one class"
 
     @property

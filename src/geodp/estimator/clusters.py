@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from geodp.estimator.common import Fit, PrivateEstimator, distances, read_records, refuse_unless_asked
+from geodp.estimator.common import Fit, PrivateEstimator, distances, read_records, read_unit, refuse_unless_asked
 from geodp.inputs import Array
 from geodp.kmeans import private_kmeans
 from geodp.manifolds import Manifold
@@ -102,7 +102,7 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
 
         ``unit`` says for each record whose it is: then a person counts once, shared out over the clusters of its records.
         """
-        records = read_records(self, X, fitting=True)
+        records, unit = read_records(self, X, fitting=True), read_unit(unit, X)
         fit = Fit(self, "record" if unit is None else "person")
         fit.pay([fit.own])
         ball = fit.ball(records, unit=unit)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal, Self, final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
 from geodp._version import __version__
@@ -27,6 +27,7 @@ from geodp.privacy.splitting import share_of
 from geodp.receipt import GroupedRelease, Release, cost_of_parts
 from geodp.records.chunks import hiding_error_text
 from geodp.records.frames import as_frame
+from geodp.records.persons import check_length, whole
 from geodp.records.sources import load
 from geodp.release import Account
 
@@ -248,6 +249,15 @@ def read_records(estimator: PrivateEstimator, X: ArrayLike, *, fitting: bool) ->
         return load(X, manifold, layout=layout).x
     array = np.asarray(X)
     return manifold.read(array.reshape(len(array), *manifold.point_shape), "X")
+
+
+def read_unit(unit: Any, records: Any) -> NDArray[Any] | None:
+    """The persons of the records, as many as these: said before anything is paid."""
+    if unit is None:
+        return None
+    ids = whole(unit, "unit")
+    check_length(ids, "unit", len(records))
+    return ids
 
 
 def read_points(estimator: PrivateEstimator, X: ArrayLike, otherwise: Array) -> Array:

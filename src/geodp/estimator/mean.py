@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from geodp.estimator.common import Fit, PrivateEstimator, read_points, read_records, refuse_unless_asked
+from geodp.estimator.common import Fit, PrivateEstimator, read_points, read_records, read_unit, refuse_unless_asked
 from geodp.inputs import Array
 from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
@@ -108,7 +108,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
 
         ``unit`` says for each record whose it is: then a person has one vote, however many records it has.
         """
-        records = read_records(self, X, fitting=True)
+        records, unit = read_records(self, X, fitting=True), read_unit(unit, X)
         fit = Fit(self, "record" if unit is None else "person")
         fit.pay([fit.own])
         ball = fit.ball(records, unit=unit)

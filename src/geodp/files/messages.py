@@ -16,7 +16,10 @@ class FileError(ValueError):
     __module__ = "geodp.files"  # users import it from there, and tracebacks show that name
 
 
-def excerpt(text: str) -> str:
+def excerpt(text: Any) -> str:
+    """A text that a caller gave, shortened; of anything else only the type, because it may hold records."""
+    if not isinstance(text, str):
+        return f"of type {type(text).__name__}"
     return repr(text if len(text) <= 80 else f"{text[:77]}...")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, final, get_args
 
-from geodp.inputs import EPSILON
+from geodp.inputs import EPSILON, said
 from geodp.laws.families import GREATEST_SCALE, LEAST_SCALE
 from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
@@ -185,9 +185,9 @@ def choose(
     ('Riemannian Laplace', 'tangent Laplace')
     """
     if mechanism not in get_args(MechanismName):
-        raise ValueError(f"the mechanism must be one of {', '.join(get_args(MechanismName))} but is {mechanism!r}")
+        raise ValueError(f"the mechanism must be one of {', '.join(get_args(MechanismName))} but is {said(mechanism)}")
     if law is not None and law not in get_args(Family):
-        raise ValueError(f"the law must be one of {', '.join(get_args(Family))} but is {law!r}")
+        raise ValueError(f"the law must be one of {', '.join(get_args(Family))} but is {said(law)}")
     return _chosen(hidden, privacy, mechanism, law, project)
 
 

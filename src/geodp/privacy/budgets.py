@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple, final
 
+from geodp.inputs import said
 from geodp.privacy.amounts import (
     Amount,
     Number,
@@ -214,7 +215,7 @@ def terms_of(
     promise = amount_of(epsilon, delta, rho, mu)
     unit = UNITS[" and ".join(promise.numbers)]
     if compose not in (None, "sum", "rho"):
-        raise ValueError(f"compose must be 'sum' or 'rho' but is {compose!r}")
+        raise ValueError(f"compose must be 'sum' or 'rho' but is {said(compose)}")
     if compose is not None and unit is not PAIR:
         raise ValueError(f"compose is for budgets in epsilon and delta, and this one is in {unit.names[0]}: leave it out")
     if compose == "rho":

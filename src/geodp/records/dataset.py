@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.files import Found
-from geodp.inputs import refuse_unreadable
+from geodp.inputs import refuse_unreadable, said
 from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
 from geodp.records.chunks import count_records, hiding_error_text, is_dask, with_errors_hidden
@@ -102,9 +102,9 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if self.neighbours not in get_args(Change):
-            raise ValueError(f"neighbours must be 'replace' or 'add-remove' but is {self.neighbours!r}")
+            raise ValueError(f"neighbours must be 'replace' or 'add-remove' but is {said(self.neighbours)}")
         if self.labels not in get_args(Labels):
-            raise ValueError(f"labels must be 'public' or 'private' but is {self.labels!r}")
+            raise ValueError(f"labels must be 'public' or 'private' but is {said(self.labels)}")
         if self.by is None and (self.groups is not None or self.labels == "private"):
             raise ValueError("groups and labels describe by, the group of each record: give by too")
         if self.by is not None and self.labels == "public" and self.neighbours == "add-remove":

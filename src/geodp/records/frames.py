@@ -125,8 +125,13 @@ class FrameTable(Table):
             return np.array([read(cell) for cell in self._series(column).to_list()])
         if clock or kind != "number":
             raise self._refused(column, "clock times" if clock else "numbers")
+        series = self._series(column)
+        native = series.to_native()
+        if not series.dtype.is_float() and "pyarrow" in f"{type(native).__module__} {getattr(native, 'dtype', '')}":
+            # Arrow refuses to round whole numbers past 2^53: one record would make the release fail
+            return np.array([number(cell) for cell in series.to_list()])
         float64 = importlib.import_module("narwhals.stable.v2").Float64
-        return np.asarray(self._series(column).cast(float64).to_numpy(), dtype=np.float64)
+        return np.asarray(series.cast(float64).to_numpy(), dtype=np.float64)
 
     def texts(self, column: int) -> list[Any]:
         return [label(cell) for cell in self._series(column).to_list()]

@@ -96,10 +96,12 @@ class _Blocks:
     """A function of records: their vectors of blocks, a row a record."""
 
     def __init__(self, around: list[Ball], reach: float, weight: float, n: int) -> None:
+        self._manifold = around[0].manifold
         self._about = [NormalCoordinates(ball, n) for ball in around]
         self._reach, self._weight = reach, weight
 
     def __call__(self, records: Array) -> Array:
+        valid = self._manifold.valid(records)
         vectors = np.stack([about(records.copy()) for about in self._about], axis=1)
         count, clusters, dim = vectors.shape
         squares = np.zeros((count, clusters))
@@ -108,8 +110,7 @@ class _Blocks:
         lengths = np.sqrt(squares)
         nearest, each = lengths.argmin(axis=1), np.arange(count)
         length = lengths[each, nearest]
-        # coordinates that are zero everywhere are those of what is no point
-        weight = np.where(lengths.max(axis=1) > 0.0, self._weight, 0.0)
+        weight = np.where(valid, self._weight, 0.0)  # what is no point has the coordinates zero and counts nowhere
         rows = np.zeros((count, clusters, 1 + dim))
         rows[each, nearest, 0] = weight
         rows[each, nearest, 1:] = vectors[each, nearest] * (self._reach / np.maximum(length, self._reach))[:, None]
