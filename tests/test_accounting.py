@@ -191,6 +191,7 @@ def opened(tmp_path: Path, neighbours: str = ADD, **total: Any) -> Ledger:
     return ledger
 
 
+@pytest.mark.slow
 def test_training_is_charged_what_their_accountant_says_at_the_delta(tmp_path: Path) -> None:
     ledger = opened(tmp_path, epsilon=5, delta=1e-5)
     step = dp_event.PoissonSampledDpEvent(0.02, dp_event.GaussianDpEvent(1.1))

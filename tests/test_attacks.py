@@ -135,6 +135,7 @@ def bits_below(values: Array, exponent: int = -54) -> int:
     return int((scaled != np.round(scaled)).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leaky", [False, True], ids=["release", "floating point"])
 def test_mironovs_attack_on_the_line_convicts_floating_point_and_not_the_release(
     leaky: bool, draws: list[exact.ExactDraw]

@@ -478,6 +478,13 @@ def test_few_records_give_some_ball_and_never_fail(start: Ball | Manifold, n: in
     private_mean(x, found.ball, epsilon=0.1)
 
 
+@pytest.mark.parametrize("epsilon", [1e3, 1e100])
+def test_more_privacy_than_anybody_spends_makes_no_search_fail(epsilon: float) -> None:
+    """Exponents of such numbers would not fit into any memory."""
+    found = private_ball(np.tile(np.eye(2), (50, 1, 1)), Ball(SPD(2), np.eye(2), 30.0), epsilon=epsilon)
+    assert found.ball.contains(np.eye(2))
+
+
 def test_what_the_search_does_depends_on_public_numbers_alone() -> None:
     outer = Ball(SPD(3), np.eye(3), 30.0)
     few, many = (plan_search(outer, n, PureDP(0.2)) for n in (965, 10_000))

@@ -253,6 +253,7 @@ def test_the_page_shows_what_was_measured_and_every_region_covers() -> None:
 # ---------------------------------------------------------------------- refuted once
 
 
+@pytest.mark.slow
 def test_regions_of_persons_on_a_sphere_are_about_their_means() -> None:
     """Two records on either side of each person's mean: their coordinates average to much less than the mean's.
 
@@ -272,6 +273,7 @@ def test_regions_of_persons_on_a_sphere_are_about_their_means() -> None:
     assert held >= 30
 
 
+@pytest.mark.slow
 def test_a_release_outside_its_ball_may_be_far_from_the_population() -> None:
     """Noise of ten radii, and a mean that is left where it fell: the region is not cut to twice the radius."""
     rng, ball = np.random.default_rng(25), Ball(Euclidean(2), [0.0, 0.0], 1.0)
@@ -282,6 +284,7 @@ def test_a_release_outside_its_ball_may_be_far_from_the_population() -> None:
     assert held >= 30  # below that at a chance of 93%: 1e-5
 
 
+@pytest.mark.slow
 def test_typical_distances_are_not_smaller_than_those_of_spread_in_all_directions() -> None:
     """With a variance alone, in ten dimensions: half of all regions of level 0.5 hold the truth, or more. False alarms: 1e-4."""
     rng, ball = np.random.default_rng(26), Ball(Euclidean(10), np.zeros(10), 8.0)

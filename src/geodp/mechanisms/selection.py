@@ -23,6 +23,9 @@ from geodp.arithmetic.entropy import Entropy
 from geodp.privacy.cost import Cost, SelectionCost, selection_epsilon
 from geodp.privacy.notions import Privacy
 
+#: Exponents up to this keep numbers short, and are far more than chances need.
+_MOST_EXPONENT = 2000
+
 
 @final
 @dataclass(frozen=True)
@@ -51,5 +54,9 @@ class Selection:
         return choose([int(score) for score in scores], Fraction(self.epsilon) / 2, entropy, weights)
 
     def draw_among_many(self, all_of_them: int, scored: Sequence[int], entropy: Entropy | None = None) -> tuple[int, int]:
-        """A score and a position among very many items, most with score 0: see :func:`choose_among_many`."""
-        return choose_among_many(all_of_them, scored, Fraction(self.epsilon) / 2, entropy)
+        """A score and a position, where most of very many things have the score 0: see :func:`choose_among_many`.
+
+        Where the best score would weigh more than ``e^2000`` times the score 0, a smaller epsilon is used, which decides as well.
+        """
+        rate = min(Fraction(self.epsilon) / 2, Fraction(_MOST_EXPONENT, max(1, len(scored))))
+        return choose_among_many(all_of_them, scored, rate, entropy)
