@@ -901,7 +901,7 @@ def test_arguments_may_be_named() -> None:
         ("SPD(0)", "at least 1 but is 0"),
         ("SPD(-1)", "at least 1 but is -1"),
         ("SPD(2.5)", "whole number but is 2.5"),
-        ("SPD([2])", "whole number but is [2]"),
+        ("SPD([2])", "whole number but is of type list"),
         ("Sphere(2, curvature=-1)", "positive and finite but is -1"),
         ("Sphere(2, curvature=1e999)", "positive and finite but is inf"),
         (f"Sphere(2, curvature=1{'0' * 400})", "too large"),
