@@ -30,7 +30,7 @@ from geodp.release import private_mean, private_projected_mean
 UnitIn = Literal["one class", "all classes"]
 
 
-class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
     r"""Minimum distance to mean, with private class means: for pyRiemann's ``MDM`` in a pipeline after ``Covariances``.
 
     *Public*: all parameters, the manifold, the ball, the number and the shape of the records, the list of classes, and with

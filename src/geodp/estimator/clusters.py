@@ -15,7 +15,7 @@ from geodp.kmeans import private_kmeans
 from geodp.manifolds import Manifold
 
 
-class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Clusters of records on any manifold, by k-means in a few private rounds.
 
     *Public*: all parameters, the manifold, the ball, and the number and the shape of the records. *Private*: the records.

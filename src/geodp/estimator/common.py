@@ -67,7 +67,7 @@ def _in_epsilon(cost: Cost) -> str:
 
 
 # scikit-learn has no type hints, so its classes are Any to the checker
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """The parameters and attributes that all estimators have; the functions of this module work on them."""
 
     manifold: Manifold | str | None

@@ -17,7 +17,7 @@ from geodp.receipt import Release
 from geodp.release import private_mean
 
 
-class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Release the Fréchet mean of the rows of ``X``, and map records to normal coordinates about it.
 
     *Public*: all parameters, the manifold, the ball, and the number of rows and columns of ``X``. *Private*: the values in ``X``.
@@ -116,7 +116,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
         fit.releases.append(private_mean(records, ball, **fit.own.parameters(), **options))
         fit.end()
         self.ball_ = ball
-        self.receipt_: Release = self.releases_[-1]  # type: ignore[assignment]
+        self.receipt_: Release = self.releases_[-1]  # type: ignore[assignment]  # the last release of a fit is that of its mean
         self.location_: Array = self.receipt_.value
         return self
 
