@@ -104,7 +104,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "device": (OnDevice, r"is a \w+\.OnDevice in the memory of a device: copy it to the host first, with \.cpu\(\).*\.get\(\)"),
     "CUDA": (WithCudaInterface, r"is a \w+\.WithCudaInterface in the memory of a device"),
     "gradient": (WithGradient, r"records gradients, and a release has none: pass what \.detach\(\) returns"),
-    "sparse": (lambda x: csr_matrix(np.ravel(x)), r"is a scipy\.csr_matrix that is sparse: make it dense first, with \.toarray\(\)"),
+    "sparse": (lambda x: csr_matrix(np.ravel(x)), r"is a scipy\.csr_matrix that is sparse: make it dense first, by \.toarray"),
     "bfloat16": (Brain, "of dtype bfloat16, which NumPy does not have: convert it to float32 first"),
 }
 #: Every place that takes records or points.

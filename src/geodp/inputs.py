@@ -133,7 +133,7 @@ def refuse_unreadable(x: Any, name: str) -> None:
     if _found(x, "requires_grad") is True:
         raise TypeError(f"{name} is a {kind} that records gradients, and a release has none: pass what .detach() returns")
     if _is_sparse(x):
-        raise TypeError(f"{name} is a {kind} that is sparse: make it dense first, with .toarray() (SciPy) or .to_dense() (PyTorch)")
+        raise TypeError(f"{name} is a {kind} that is sparse: make it dense first, by .toarray() (SciPy) or .to_dense() (PyTorch)")
     if "bfloat16" in str(_found(x, "dtype")):
         raise TypeError(f"{name} is a {kind} of dtype bfloat16, which NumPy does not have: convert it to float32 first")
 
