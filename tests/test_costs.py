@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import common, privacy_loss_distribution
 from scipy.integrate import quad
-from scipy.special import gammaln
+from scipy.special import gammaln, ive, kve
 from scipy.stats import norm
 
 from geodp.privacy.cost import (
@@ -78,6 +78,19 @@ def delta_in_two_dimensions(t: float, d: int, epsilon: float) -> float:
 )
 def test_the_curve_of_laplace_noise_is_the_two_dimensional_integral(t: float, d: int, epsilon: float) -> None:
     assert LaplaceCost(t, d).delta_at(epsilon) == pytest.approx(delta_in_two_dimensions(t, d, epsilon), rel=2e-4)
+
+
+@pytest.mark.parametrize("d", [2, 3, 6])
+@pytest.mark.parametrize("t", [80.0, 105.04, 150.0])
+def test_laplace_noise_is_known_as_well_where_the_series_of_its_bessel_functions_cancel(t: float, d: int) -> None:
+    """In the plane at a ratio of 105.04 there was no enclosure, and the bound on rho was half as large again as the ratio."""
+    cost = LaplaceCost(t, d)
+    half, order = 0.5 * t, 0.5 * d  # the scaled functions' factors exp(-t/2) and exp(t/2) cancel in the products
+    mean_loss = t * half * (ive(order, half) * kve(order, half) + ive(order + 1, half) * kve(order - 1, half))
+    assert cost.rho == pytest.approx(mean_loss, rel=1e-12)
+    epsilon = t - 3.0
+    assert cost.delta_at(epsilon) == pytest.approx(delta_in_two_dimensions(t, d, epsilon), rel=2e-3)
+    assert cost.delta_at(epsilon + 0.01) < delta_in_two_dimensions(t, d, epsilon) * (1 - 2e-3), "a hundredth more would be noticed"
 
 
 @pytest.mark.parametrize(("t", "d"), [(1.0, 1), (1.0, 2), (2.0, 3), (1.5, 8)])
