@@ -278,7 +278,7 @@ def test_large_data_use_the_compiled_passes_and_small_data_do_not(monkeypatch: p
     assert type(passes.best_evaluator(Sphere(1000), 10**4)) is passes.SphereLarge
     assert type(passes.best_evaluator(SPD(10), 10)) is passes.SPDLarge
     assert type(passes.best_evaluator(SPD(10), 10**5)) is passes.SPDCompiled
-    assert type(passes.best_evaluator(Hyperbolic(5), 10**5)) is passes.HyperbolicCompiled
+    assert type(passes.best_evaluator(Hyperbolic(5), 10**6)) is passes.HyperbolicCompiled
     assert type(passes.best_evaluator(PlanarShapes(20), 10**5)) is passes.ShapesCompiled
     assert type(passes.best_evaluator(Grassmann(3, 10), 10**5)) is passes.GrassmannCompiled
     assert type(passes.best_evaluator(Grassmann(3, 10), 10)) is passes.GeneralEvaluator
