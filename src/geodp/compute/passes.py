@@ -107,7 +107,11 @@ HessianKnown = Literal["not at all", "its mean over directions", "in full"]
 
 
 class Evaluator(ABC):
-    """Computes a :class:`Pass` on one manifold, with the same work for every record as far as possible."""
+    """Computes a :class:`Pass` on one manifold, with the same work for every record as far as possible.
+
+    Its logarithms must be within :meth:`Manifold.log_rounding` of the exact ones, as the manifold's own are: the tolerance of a
+    release is public and follows from that bound, so it must not depend on which evaluator ran.
+    """
 
     #: How much passes say about the Hessian: the more, the fewer passes are needed.
     hessian: ClassVar[HessianKnown] = "not at all"
