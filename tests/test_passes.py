@@ -115,7 +115,7 @@ def outside_by(ball: Ball, times: float) -> np.ndarray:
 
 
 @every_fast_one
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", longer([False, True], [True]))
 def test_clipping_equals_the_ball_and_makes_the_pass_at_the_centre(
     manifold: Manifold, kind: type[passes.Evaluator], weighted: bool
 ) -> None:
