@@ -324,7 +324,7 @@ def test_it_finds_four_fifths_of_epsilon_one_with_the_published_budget(manifold:
 # ------------------------------------------------------------------------------------------ the battery
 
 
-@pytest.mark.parametrize("case", BATTERY, ids=str)
+@pytest.mark.parametrize("case", longer(BATTERY, BATTERY[::2]), ids=str)
 def test_a_broken_mechanism_is_convicted(case: Case) -> None:
     result = case.audited(faulty=True)
     assert not result.consistent
@@ -596,6 +596,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="as
 UnderWay = tuple[subprocess.Popen[str], list[int]]
 
 
+@pytest.mark.slow
 @needs_proc
 def test_ctrl_c_ends_an_audit_and_its_workers_without_a_traceback(audit_under_way: UnderWay) -> None:
     process, workers = audit_under_way

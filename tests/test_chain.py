@@ -178,6 +178,7 @@ def test_a_private_label_that_changes_is_hidden(draws: int) -> None:
     assert least(two_groups("private"), ["a", "b", "a"], ["a", "b", "b"], draws, LABEL_EVENTS) <= 2.0
 
 
+@pytest.mark.slow
 def test_private_labels_treated_as_public_ones_are_convicted() -> None:
     assert least(two_groups("public"), ["a", "b", "a"], ["a", "b", "b"], 400, LABEL_EVENTS) > 2.0
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
+from cases import longer
 from dp_accounting.pld import common, privacy_loss_distribution
 from scipy.integrate import quad
 from scipy.special import gammaln, ive, kve
@@ -124,7 +125,7 @@ def test_rho_at_epsilon_one_in_many_dimensions() -> None:
     assert found == pytest.approx([0.3678, 0.2283, 0.1606, 0.0827, 0.0499, 0.0238, 0.0064], abs=1e-4)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("d", longer([1, 2, 3, 7, 40], [1, 7]))
 @pytest.mark.parametrize("t", [0.2, 1.0, 5.0])
 def test_no_order_of_renyi_divergence_exceeds_rho_and_none_is_needed_but_the_first(t: float, d: int) -> None:
     cost = LaplaceCost(t, d)
@@ -276,7 +277,7 @@ def test_curves_fall_and_their_two_directions_agree(cost: Cost) -> None:
         assert epsilon == 0.0 or cost.delta_at(epsilon * (1.0 - 1e-6)) > delta
 
 
-@every_cost
+@pytest.mark.parametrize("cost", longer(COSTS, COSTS[::3]), ids=str)
 def test_trade_off_functions_are_convex_and_say_what_the_curve_says(cost: Cost) -> None:
     alphas = np.linspace(0.0, 1.0, 21)
     missed = np.array([cost.tradeoff(float(alpha)) for alpha in alphas])

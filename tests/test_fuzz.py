@@ -124,6 +124,7 @@ def test_a_broken_surface_is_reported_with_its_smallest_case(monkeypatch: pytest
     assert "too large in the case 100" in report.failures[0]
 
 
+@pytest.mark.slow
 def test_a_release_that_tells_how_many_records_are_invalid_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A receipt that depends on the records is found even if it quotes none of them."""
 

@@ -99,6 +99,7 @@ def test_the_scale_is_the_claim_over_epsilon() -> None:
     )
 
 
+@pytest.mark.slow
 def test_draws_have_the_claimed_law_about_the_value() -> None:
     """Lengths on a line, 3,000 simulated draws against the exponential law. False-alarm rate 1e-4; 15% more noise is seen."""
     rng = np.random.default_rng(6)
