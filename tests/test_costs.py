@@ -91,7 +91,7 @@ def test_laplace_noise_is_known_as_well_where_the_series_of_its_bessel_functions
     assert cost.rho == pytest.approx(mean_loss, rel=1e-12)
     epsilon = t - 3.0
     assert cost.delta_at(epsilon) == pytest.approx(delta_in_two_dimensions(t, d, epsilon), rel=2e-3)
-    assert cost.delta_at(epsilon + 0.01) < delta_in_two_dimensions(t, d, epsilon) * (1 - 2e-3), "a hundredth more would be noticed"
+    assert cost.delta_at(epsilon + 0.01) < delta_in_two_dimensions(t, d, epsilon) * (1 - 2e-3), "0.01 more would be noticed"
 
 
 @pytest.mark.parametrize(("t", "d"), [(1.0, 1), (1.0, 2), (2.0, 3), (1.5, 8)])

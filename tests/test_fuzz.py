@@ -39,8 +39,8 @@ def test_nothing_breaks_on_random_input(surface: str) -> None:
 def fuzzed_alone(surface: str, cases: int, start: int) -> dict[str, Any]:
     """What ``python -m tests.fuzz`` prints.
 
-    Hypothesis tries the constants of all modules that happen to be imported, so in the process of the tests the cases would depend
-    on which tests ran before. In a process of its own a failure can be had again with the same command.
+    Hypothesis tries the constants of all modules that happen to be imported, so within the tests the cases would depend on which
+    tests ran before. In a process of its own the same command shows a failure again.
     """
     command = [sys.executable, "-m", "tests.fuzz", "--cases", str(cases), "--seed", str(start), "--json", "--surface", surface]
     done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=False)
