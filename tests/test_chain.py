@@ -173,7 +173,7 @@ def two_groups(labels: str) -> Runs:
 LABEL_EVENTS = [np.array([-0.3, 0.3]), np.array([-0.3, 0.3]), np.array([1.5, 2.5]), np.array([1.5]), np.array([-0.5, 0.5])]
 
 
-@pytest.mark.parametrize("draws", [120, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draws", [120, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_private_label_that_changes_is_hidden(draws: int) -> None:
     assert least(two_groups("private"), ["a", "b", "a"], ["a", "b", "b"], draws, LABEL_EVENTS) <= 2.0
 

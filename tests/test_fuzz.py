@@ -23,7 +23,7 @@ from geodp import Release, private_mean
 from geodp.files.writing import write_whole
 
 #: In the normal suite, and behind the marker. ``docs/trust.py`` runs a hundred thousand.
-SHORT, LONG = 500, 12_000
+SHORT, LONG = 500, 8_000
 
 every_surface = pytest.mark.parametrize("surface", fuzz.SURFACES)
 
