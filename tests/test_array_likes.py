@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from geodp import SPD, Ball, Dataset, frechet_mean, frechet_means, private_ball, private_mean, private_summary, private_variance
 from geodp.estimator import PrivateFrechetMean
@@ -103,6 +104,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "device": (OnDevice, r"is a \w+\.OnDevice in the memory of a device: copy it to the host first, with \.cpu\(\).*\.get\(\)"),
     "CUDA": (WithCudaInterface, r"is a \w+\.WithCudaInterface in the memory of a device"),
     "gradient": (WithGradient, r"records gradients, and a release has none: pass what \.detach\(\) returns"),
+    "sparse": (lambda x: csr_matrix(np.ravel(x)), r"is a scipy\.csr_matrix that is sparse: make it dense first, by \.toarray"),
     "bfloat16": (Brain, "of dtype bfloat16, which NumPy does not have: convert it to float32 first"),
 }
 #: Every place that takes records or points.
@@ -189,6 +191,7 @@ def test_pytorch(place: str) -> None:
     for make, sentence in (
         (lambda x: torch.tensor(np.array(x, dtype=float)).requires_grad_(True), "records gradients"),
         (lambda x: torch.tensor(np.array(x)).to(torch.bfloat16), "bfloat16"),
+        (lambda x: torch.tensor(np.array(x)).to_sparse(), "is sparse"),
     ):
         with pytest.raises(TypeError, match=sentence):
             PLACES[place](make)

@@ -693,7 +693,7 @@ def test_brackets_in_the_name_of_a_file_are_shown_as_they_are(name: str, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["mean"], "missing argument 'file'"),
+        (["mean"], "(?i)missing argument 'file'"),
         (["mean", "x.npy", "-m", "Sphere(2)", "-r", "wide", "-e", "1"], "--radius must be a number; see .*mean --help"),
         (["mean", "x.npy", "-m", "Sphere(2)", "-r", "1", "-e", "abc"], "--epsilon must be a number; see"),
         (["plan", *SPHERE, "-n", "1.5", "-e", "1"], "--records must be a whole number; see"),

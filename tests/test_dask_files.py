@@ -118,13 +118,11 @@ def test_no_list_of_the_first_block_decides_how_long_the_others_should_be(
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("grouped", [False, True])
 def test_zarr_arrays(tensors: np.ndarray, tmp_path: Path, grouped: bool) -> None:
-    if grouped:
-        group = zarr.open_group(str(tmp_path / "x.zarr"), mode="w")
-        for name, values in (("records", tensors), ("mask", np.zeros(3))):
-            group.create_array(name, shape=values.shape, chunks=(7, *values.shape[1:]), dtype=values.dtype)[...] = values
-    else:
-        array = zarr.open_array(str(tmp_path / "x.zarr"), mode="w", shape=tensors.shape, chunks=(7, 3, 2), dtype="f8")
-        array[...] = tensors
+    arrays = {"records": tensors, "mask": np.zeros(3)} if grouped else {None: tensors}
+    for name, values in arrays.items():
+        chunks = (7, *values.shape[1:]) if grouped else (7, 3, 2)
+        array = zarr.open_array(str(tmp_path / "x.zarr"), path=name, mode="w", shape=values.shape, chunks=chunks, dtype="f8")
+        array[...] = values
     x = read_dask(tmp_path / "x.zarr", SPD(3))
     assert x.chunks[0][:2] == (35, 35)  # whole chunks
     np.testing.assert_array_equal(x.compute(), tensors)

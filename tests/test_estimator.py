@@ -30,9 +30,6 @@ NOT_APPLICABLE = {
     "check_dtype_object": "an array of objects is refused by its dtype, without looking at the values",
     "check_complex_data": "complex numbers are refused as a TypeError, as everywhere in the library",
     "check_estimators_empty_data_messages": "no columns make no manifold, which is said in other words",
-    "check_estimator_sparse_tag": "sparse matrices are refused by their shape, in other words",
-    "check_estimator_sparse_array": "sparse matrices are refused by their shape, in other words",
-    "check_estimator_sparse_matrix": "sparse matrices are refused by their shape, in other words",
     "check_array_api_input": "NumPy arrays only",
     "check_clustering": "labels of the records that a fit protects are not kept",
 }

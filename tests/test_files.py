@@ -118,7 +118,7 @@ def test_the_header_of_a_matrix_written_by_columns_is_obeyed(tmp_path: Path) -> 
 @every_format
 @pytest.mark.parametrize("layout", ["matrix", "quaternion", "rotvec"])
 def test_rotations_of_scipy_are_read_in_every_form(layout: str, extension: str, tmp_path: Path) -> None:
-    rotations = Rotation.random(20, rng=3)
+    rotations = Rotation.from_rotvec(np.random.default_rng(3).normal(size=(20, 3)))
     rotations = Rotation.concatenate([rotations, Rotation.identity(), Rotation.from_rotvec([0.0, np.pi, 0.0])])
     rows = {"matrix": rotations.as_matrix(), "quaternion": 3.0 * rotations.as_quat(), "rotvec": rotations.as_rotvec()}[layout]
     path = write(tmp_path / f"x.{extension}", rows.reshape(22, -1))
@@ -130,7 +130,7 @@ def test_rotations_of_scipy_are_read_in_every_form(layout: str, extension: str, 
 
 @pytest.mark.parametrize("names", ["qw qx qy qz", "w x y z", "x y z w", "qz qx qw qy"])
 def test_the_header_gives_the_order_of_a_quaternion(names: str, tmp_path: Path) -> None:
-    rotations = Rotation.random(9, rng=4)
+    rotations = Rotation.from_rotvec(np.random.default_rng(4).normal(size=(9, 3)))
     rows = rotations.as_quat()[:, ["xyzw".index(name[-1]) for name in names.split()]]
     read = read_records(write(tmp_path / "x.csv", rows, names.split()), Rotations(3))
     np.testing.assert_allclose(read, rotations.as_matrix(), rtol=0.0, atol=1e-15)
@@ -289,7 +289,11 @@ def test_lists_in_parquet_are_rows_and_a_list_of_another_length_is_an_invalid_re
     flat = [None if i == 1 else row for i, row in enumerate(points.reshape(5, 9).tolist())]
     flat[3] = [None, *flat[3][1:]]
     for kind in (pa.list_(pa.float64(), 9), pa.list_(pa.float64())):
-        pq.write_table(pa.table({"id": range(5), "tensor": pa.array(flat, kind)}), tmp_path / "x.parquet")
+        try:
+            pq.write_table(pa.table({"id": range(5), "tensor": pa.array(flat, kind)}), tmp_path / "x.parquet")
+        except pa.ArrowNotImplementedError:  # older versions cannot write null among lists of a fixed length
+            assert kind != pa.list_(pa.float64())
+            continue
         layout = "auto" if pa.types.is_fixed_size_list(kind) else "full"
         read = read_records(tmp_path / "x.parquet", SPD(3), columns=["tensor"], layout=layout)
         np.testing.assert_array_equal(read[[0, 2, 4]], points[[0, 2, 4]])

@@ -25,6 +25,7 @@ def test_the_bar_shows_the_records_of_the_first_pass_and_not_how_many_passes_the
             bars.append(self)
 
     monkeypatch.setattr("rich.progress.Progress", Seen)
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
 
     def shown(passes: int) -> list[list[tuple[str, float]]]:
         with progress_bar("mean") as progress:

@@ -89,7 +89,7 @@ _HOST = (1, 3, 11)
 def is_array_like(x: Any) -> bool:
     """Whether it says itself how to become an array: a table of pandas or a tensor, say, not a collection of chunks."""
     names = ("__array__", "__array_interface__", "__array_struct__", "__dlpack__", "__cuda_array_interface__")
-    return isinstance(x, np.ndarray | memoryview) or any(hasattr(x, name) for name in names)
+    return isinstance(x, np.ndarray | memoryview) or any(hasattr(x, name) for name in names) or _is_sparse(x)
 
 
 def as_numpy(x: Any) -> NDArray[Any]:
@@ -132,6 +132,8 @@ def refuse_unreadable(x: Any, name: str) -> None:
         )
     if _found(x, "requires_grad") is True:
         raise TypeError(f"{name} is a {kind} that records gradients, and a release has none: pass what .detach() returns")
+    if _is_sparse(x):
+        raise TypeError(f"{name} is a {kind} that is sparse: make it dense first, by .toarray() (SciPy) or .to_dense() (PyTorch)")
     if "bfloat16" in str(_found(x, "dtype")):
         raise TypeError(f"{name} is a {kind} of dtype bfloat16, which NumPy does not have: convert it to float32 first")
 
@@ -143,6 +145,10 @@ def _is_on_device(x: Any) -> bool:
         return x.__dlpack_device__()[0] not in _HOST
     except Exception:  # it has no such method, or one that fails: reading it will tell
         return False
+
+
+def _is_sparse(x: Any) -> bool:
+    return hasattr(type(x), "nnz") or "sparse" in str(_found(x, "layout"))  # SciPy and CuPy, or PyTorch
 
 
 def _found(x: Any, name: str) -> Any:

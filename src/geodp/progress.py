@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,9 @@ def progress_bar(title: str) -> AbstractContextManager[Progress]:
     from rich.console import Console
 
     console = Console(stderr=True)
-    return _in_notebook(title) if console.is_jupyter else _in_terminal(title, console)
+    if console.is_jupyter:
+        return _in_notebook(title)
+    return _in_terminal(title, console) if console.is_terminal else nullcontext(lambda iteration, done, total: None)
 
 
 @contextmanager
@@ -43,7 +45,7 @@ def _in_terminal(title: str, console: Console) -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Bars(*columns, console=console, transient=True) as bar:
         first, further = bar.add_task(title, total=None), bar.add_task(f"{title}: to the last digit", total=None, visible=False)
 
         def show(iteration: int, done: int, total: int | None) -> None:
