@@ -50,7 +50,7 @@ def small(quick: bool) -> Table:
             )
             found.append(Cell(f"{duration(ours).text}, {times(peer / ours).text}", peer / ours))
         rows.append(found)
-    note = "In a process that has computed a few means before: the first ten do without compiled code, in 2 to 10 ms."
+    note = "In a process that has computed a few means before: the first hundred do without compiled code, in 2 to 10 ms."
     header = ["", *(f"n = {count:,}" for count in SIZES)]
     return Table("One small mean, default tolerance: our time, and how many times that pyRiemann takes", header, rows, note)
 

@@ -104,7 +104,8 @@ USUAL: list[Manifold] = [
 def longer(cases: Iterable[Any], quick: Iterable[Any] = ONE_OF_EACH) -> list[Any]:
     """The cases, of which only the quick ones are in the normal suite; the others are behind the marker."""
     kept = list(quick)
-    return [case if case in kept else pytest.param(case, marks=pytest.mark.slow) for case in cases]
+    each = [(case, case if isinstance(case, tuple) else (case,)) for case in cases]
+    return [case if case in kept else pytest.param(*values, marks=pytest.mark.slow) for case, values in each]
 
 
 #: For tests of every manifold: the usual ones in the normal suite, all of them behind the marker.

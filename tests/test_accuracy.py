@@ -21,7 +21,7 @@ from geodp.compute.passes import GrassmannCompiled, HyperbolicCompiled, ShapesCo
 
 DIGITS = 50
 EPS = float(np.finfo(np.float64).eps)
-SEPARATIONS = longer([1e-12, 1e-9, 1e-6, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0], [1e-12, 1e-6, 0.01, 1.0])
+SEPARATIONS = longer([1e-12, 1e-9, 1e-6, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0], [1e-12, 0.01])
 SHORT_OF_THE_CUT_LOCUS = 1e-6
 #: The accuracy the library promises: some four thousand machine epsilons.
 PROMISE = 1e-12
@@ -347,7 +347,7 @@ def test_subspaces_with_several_angles_just_short_of_a_right_one_are_good_to_twe
 
 # ---------------------------------------------------------------------------------------------- positive-definite matrices
 
-CONDITIONS = longer([1e0, 1e3, 1e6, 1e9, 1e12], [1e0, 1e6, 1e12])
+CONDITIONS = longer([1e0, 1e3, 1e6, 1e9, 1e12], [1e3, 1e12])
 
 
 def with_condition(size: int, k: int, condition: float, rng):

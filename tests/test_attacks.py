@@ -386,7 +386,7 @@ COMMANDS: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("suffix", longer([".npy", ".csv"], [".csv"]))
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", longer(COMMANDS, ["receipt", "file", "charged", "exhausted"]))
 def test_everything_a_command_prints_and_writes_but_the_value_is_the_same_for_all_records(
     suffix: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

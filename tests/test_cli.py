@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
-from cases import random_points
+from cases import longer, random_points
 from permissions import unprivileged
 from scipy.spatial.transform import Rotation
 from typer.testing import CliRunner
@@ -148,7 +148,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("simulated")
-@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("suffix", longer(WRITERS, [".npy", ".csv"]))
 @pytest.mark.parametrize("content", CONTENTS)
 def test_every_format_gives_the_same_release_under_the_same_simulated_draw(content: str, suffix: str, tmp_path: Path) -> None:
     manifold, radius, records, rows, names, layout = CONTENTS[content]

@@ -193,6 +193,7 @@ def test_a_block_that_cannot_be_summed_reveals_nothing_and_costs_nothing(client:
     assert book.history("study") == []
 
 
+@pytest.mark.slow
 def test_what_became_of_dead_workers_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dask gives up on a block whose workers died again and again; here a scheduler says so."""
 
@@ -287,6 +288,7 @@ def test_passes_add_up_to_the_exact_sum_in_any_tree(values: list[float], random:
     assert total.square == pytest.approx(math.fsum(value**2 for value in values))
 
 
+@pytest.mark.slow
 def test_a_plain_tree_would_not_pass_that_test() -> None:
     values = [1.0, *[2.0**-54] * 1000]
     total = sum((one_pass(value) for value in values), start=Pass.zero(Euclidean(1)))

@@ -208,6 +208,7 @@ def test_radii_follow_the_radial_law_in_high_dimension(manifold: Manifold, sigma
     assert fit(manifold, sigma, manifold.dist(center, values)) > LEVEL
 
 
+@pytest.mark.slow
 def test_closed_forms_on_the_sphere_and_in_flat_space() -> None:
     s = 0.3
     center, values = draws(Sphere(2), s, 4000, seed=2)

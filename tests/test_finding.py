@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import longer
 
 from geodp import (
     SPD,
@@ -368,8 +369,9 @@ def test_nearest_points_turn_no_further_than_is_said(manifold: Manifold) -> None
 
 @pytest.mark.parametrize(
     ("manifold", "given"),
-    [*((manifold, {"epsilon": 1.0}) for manifold in COMPACT),
-     *((Sphere(2), privacy) for privacy in ({"rho": 0.2}, {"mu": 0.7}, {"epsilon": 1.0, "delta": 1e-6}))],
+    longer([*((manifold, {"epsilon": 1.0}) for manifold in COMPACT),
+            *((Sphere(2), privacy) for privacy in ({"rho": 0.2}, {"mu": 0.7}, {"epsilon": 1.0, "delta": 1e-6}))],
+           [(manifold, {"epsilon": 1.0}) for manifold in COMPACT[::3]]),
     ids=str,
 )  # fmt: skip
 def test_a_projected_mean_is_a_point_near_the_records_with_a_true_error_bar(manifold: Manifold, given: dict[str, float]) -> None:

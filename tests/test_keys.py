@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import postgres
 import pytest
+from cases import longer
 from sqlalchemy import make_url
 from typer.testing import CliRunner
 
@@ -285,7 +286,7 @@ def leaves(stored: dict[str, Any], below: bool = False, path: tuple[str, ...] = 
             yield (*path, name)
 
 
-@pytest.mark.parametrize("kind", SIMULATED)
+@pytest.mark.parametrize("kind", longer(SIMULATED, ["mean", "private number"]))
 def test_nothing_that_follows_from_the_rest_of_a_receipt_can_be_edited(kind: str) -> None:
     """Errors, costs in other units, verdicts: whoever reads the JSON text reads what the printed receipt says."""
     options = {"coverage": 0.1} if kind == "private number" else {}

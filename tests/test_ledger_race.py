@@ -286,6 +286,7 @@ def test_killed_at_every_step_of_a_charge_the_ledger_is_as_before(url: str, tmp_
     assert check(ledger, tmp_path / "released") == 1
 
 
+@pytest.mark.slow
 def test_after_a_crash_of_the_server_every_release_keeps_its_charge(tmp_path: Path) -> None:
     server = postgres.server()
     ledger, released = Ledger(server.url()), tmp_path / "released"

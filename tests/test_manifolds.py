@@ -14,7 +14,23 @@ import pytest
 from cases import MANIFOLDS, ONE_OF_EACH, USUAL, every_manifold, random_points
 
 from geodp import SPD, Euclidean, Manifold, Product, Sphere
-from geodp.testing import CLOSE, PROPERTIES, check_manifold, injectivity_radius_and_diameter_are_the_extreme_cut_times
+from geodp.testing import (
+    CLOSE,
+    PROPERTIES,
+    check_manifold,
+    curvature_bounds_are_the_extreme_curvatures_of_planes,
+    injectivity_radius_and_diameter_are_the_extreme_cut_times,
+    log_rounding_covers_the_error_of_log,
+    the_embedding_has_the_diameter_and_the_nearest_points_it_says,
+)
+
+#: Properties that take longest: in the normal suite on one manifold of every family.
+LONG = (
+    curvature_bounds_are_the_extreme_curvatures_of_planes,
+    injectivity_radius_and_diameter_are_the_extreme_cut_times,
+    log_rounding_covers_the_error_of_log,
+    the_embedding_has_the_diameter_and_the_nearest_points_it_says,
+)
 
 
 def rng_for(manifold: Manifold) -> np.random.Generator:
@@ -22,7 +38,7 @@ def rng_for(manifold: Manifold) -> np.random.Generator:
 
 
 def takes_long(holds: Callable[[Manifold], None], manifold: Manifold) -> bool:
-    return manifold not in (ONE_OF_EACH if holds is injectivity_radius_and_diameter_are_the_extreme_cut_times else USUAL)
+    return manifold not in (ONE_OF_EACH if holds in LONG else USUAL)
 
 
 @pytest.mark.parametrize(

@@ -397,7 +397,7 @@ def test_the_bounds_hold_of_means_by_compiled_passes(manifold: Manifold, monkeyp
         check(records, ball)
 
 
-@every_family
+@pytest.mark.parametrize("manifold", longer(FAMILIES), ids=repr)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_the_bounds_of_many_means_at_once_hold(manifold: Manifold, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if compiled:

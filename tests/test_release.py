@@ -392,7 +392,7 @@ def test_on_spheres_projection_is_the_default_up_to_a_third_of_the_way_round() -
 
 
 @pytest.mark.parametrize("manifold", longer(MANIFOLDS), ids=repr)
-@pytest.mark.parametrize("mechanism", ["intrinsic", "tangent"])
+@pytest.mark.parametrize("mechanism", longer(["intrinsic", "tangent"], ["tangent"]))
 def test_a_projected_value_is_in_the_ball_and_an_unprojected_one_need_not_be(manifold: Manifold, mechanism: Any) -> None:
     ball, x = ball_of(manifold, 0.3), records_of(manifold)
     epsilon = 1.7 * measured(ball, N, 1e6).noise.scale * 1e6 * max(manifold.volume_entropy, 0.5 / ball.radius)
@@ -623,7 +623,9 @@ def test_where_the_law_ends_the_sentence_says_what_would_work(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    "manifold", [manifold for manifold in MANIFOLDS if manifold.volume_entropy > 0.0] + [Product(SPD(2), Hyperbolic(3))], ids=repr
+    "manifold",
+    longer([*(m for m in MANIFOLDS if m.volume_entropy > 0.0), Product(SPD(2), Hyperbolic(3))], [Hyperbolic(5), SPD(3)]),
+    ids=repr,
 )
 def test_what_gets_as_far_as_the_draw_can_be_drawn(manifold: Manifold, monkeypatch: pytest.MonkeyPatch) -> None:
     """By then the budget is charged: the sampler must not be the one to refuse."""

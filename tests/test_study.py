@@ -229,6 +229,7 @@ def test_other_settings_do_not_reuse_results(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- the command
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_with_a_sentence_and_the_command_continues(tmp_path: Path) -> None:
     out = tmp_path / "[" / "red]"  # which a terminal library might take for a colour
     # a shell starts what runs in the background with Ctrl-C ignored, and so would everything that this test starts

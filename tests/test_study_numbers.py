@@ -127,6 +127,7 @@ def test_slopes_are_those_of_weighted_least_squares() -> None:
 # ---------------------------------------------------------------------- the paper's chains
 
 
+@pytest.mark.slow
 def test_the_published_chain_is_right_at_small_n_and_frozen_at_large_n() -> None:
     """400 chains: the mean distance has a standard error of 3%. False alarm: 6e-5 for the first."""
     for n, lowest, highest in ((100, 0.88, 1.12), (20_000, 4.0, 8.0)):
@@ -176,6 +177,7 @@ def test_gains_on_the_sphere_are_those_the_study_must_show() -> None:
         assert 0.28 < sharp < 0.31
 
 
+@pytest.mark.slow
 def test_shares_and_errors_on_matrices_are_those_the_study_must_show() -> None:
     """400 means with 250 draws each: shares have a standard error below 0.5%, errors one of 0.6%."""
     for n, share in ((20, 0.33), (30, 0.15), (40, 0.07)):

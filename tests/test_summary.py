@@ -30,6 +30,7 @@ from geodp import (
     private_summary,
 )
 from geodp.inputs import Array
+from geodp.laws import exact
 
 NOTIONS: list[dict[str, float]] = [{"epsilon": 30.0}, {"epsilon": 30.0, "delta": 1e-6}, {"rho": 20.0}, {"mu": 5.0}]
 every_notion = pytest.mark.parametrize("asked", NOTIONS, ids=str)
@@ -98,6 +99,7 @@ def test_the_scale_is_the_claim_over_epsilon() -> None:
     )
 
 
+@pytest.mark.slow
 def test_draws_have_the_claimed_law_about_the_value() -> None:
     """Lengths on a line, 3,000 simulated draws against the exponential law. False-alarm rate 1e-4; 15% more noise is seen."""
     rng = np.random.default_rng(6)
@@ -228,3 +230,24 @@ def test_nothing_but_the_value_depends_on_the_value() -> None:
         assert fields.pop("value") == release.value.tolist()
         stored.append(fields)
     assert stored[0] == stored[1]
+
+
+@pytest.mark.parametrize("asked", [{"epsilon": 1.0, "delta": 1e-6}, {"rho": 1.0}], ids=str)
+@pytest.mark.parametrize("claim", [500.0, 4e15])
+def test_gaussian_noise_that_overflows_on_the_hyperbolic_line_is_refused_before_any_trial(
+    asked: dict[str, float], claim: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial there needs as many bits as the noise is long."""
+
+    def trial(*_: object) -> None:
+        pytest.fail("a trial was made")
+
+    monkeypatch.setattr(exact, "_trial", trial)
+    exact.is_drawable.cache_clear()
+    with pytest.raises(ValueError, match=r"^noise of scale \S+ is too wide to draw on Hyperbolic\(1\): .* below 90\b"):
+        private_summary([1.0, 0.0], Hyperbolic(1), sensitivity=claim, law="gaussian", mechanism="intrinsic", **asked)
+
+
+def test_gaussian_noise_below_that_limit_is_drawn_on_the_hyperbolic_line() -> None:
+    release = private_summary([1.0, 0.0], Hyperbolic(1), sensitivity=100.0, rho=1.0, law="gaussian", mechanism="intrinsic")
+    assert 70.0 < release.scale < 71.0

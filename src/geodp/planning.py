@@ -440,9 +440,9 @@ class _Goal:
         return math.exp(zero_between(excess, low, high, absolute=1e-11))
 
     def _widest(self, candidate: Candidate) -> float:
-        if candidate.kind == "tangent" or candidate.family == "gaussian":
+        if candidate.kind == "tangent":
             return math.inf
-        return widest_drawable(self.statistic.codomain) * (1.0 - 1e-12)
+        return widest_drawable(self.statistic.codomain, candidate.family) * (1.0 - 1e-12)
 
 
 def _kept(cost: Cost, example: Privacy) -> Privacy:

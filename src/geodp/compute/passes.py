@@ -31,13 +31,15 @@ from geodp.manifolds.spd import cholesky, log_of_whitened
 
 #: Summed without compiled code, a call costs as much as this many further numbers ...
 _CALL = 5_000
-#: ... and loading compiled code from disk, or compiling it, which takes seconds once after installation, costs as much as these.
-_WORTH_LOADING, _WORTH_MAKING = 10 * _CALL, 200 * _CALL
+#: ... and loading compiled code from disk, which takes about as long as these take two cores, is worth it for as many ...
+_WORTH_LOADING = 150 * _CALL
+#: ... and compiling it, which takes seconds once after installation, for these.
+_WORTH_MAKING = 200 * _CALL
 #: Where a call must not depend on those before it, so many numbers at once are worth compiled code.
 _WORTH_COMPILING = 100_000
 
 
-@dataclass(frozen=True, repr=False)  # its sums are private, and a scheduler may log the text of what a task was given
+@dataclass(repr=False, eq=False)  # its sums are private, and a scheduler may log the text of what a task was given
 class Pass:
     """Sums over records ``x_i`` with weights ``w_i``, at a point ``p``, with ``v_i = log_p(x_i)``.
 
@@ -105,7 +107,11 @@ HessianKnown = Literal["not at all", "its mean over directions", "in full"]
 
 
 class Evaluator(ABC):
-    """Computes a :class:`Pass` on one manifold, with the same work for every record as far as possible."""
+    """Computes a :class:`Pass` on one manifold, with the same work for every record as far as possible.
+
+    Its logarithms must be within :meth:`Manifold.log_rounding` of the exact ones, as the manifold's own are: the tolerance of a
+    release is public and follows from that bound, so it must not depend on which evaluator ran.
+    """
 
     #: How much passes say about the Hessian: the more, the fewer passes are needed.
     hessian: ClassVar[HessianKnown] = "not at all"
@@ -333,9 +339,8 @@ def _solved(h00: float, h01: float, h11: float, a: float, b: float) -> tuple[flo
 
 def _scaled_step(log: Array, hessian: Array) -> Array:
     """On matrices of other sizes: the full step along the trace, and one over the mean Hessian across it."""
-    trace = _trace(len(log))
-    along = (log @ trace) * trace
-    return along + (log - along) / float(hessian)
+    trace, curve = _trace(len(log)), float(hessian)
+    return (log + ((curve - 1.0) * float(log @ trace)) * trace) / curve
 
 
 @cache
@@ -669,11 +674,11 @@ def worth_compiled_code(kernel: str, numbers: float) -> bool:
     """
     if _reproducible.get():
         return numbers >= _WORTH_COMPILING and _numba_is_there()
-    module, name = kernel.split(".")
-    loaded = sys.modules.get(f"geodp.compute.{module}")
     if not _numba_is_there():
         return False
-    if loaded is not None and bool(getattr(getattr(loaded, name, None), "signatures", None)):
+    module, name = kernel.split(".")
+    loaded = sys.modules.get(f"geodp.compute.{module}")
+    if loaded is not None and bool(getattr(getattr(loaded, name, None), "overloads", None)):
         return True
     total = _Tally.numbers + numbers + _CALL
     if total >= _WORTH_MAKING or (total >= _WORTH_LOADING and _is_on_disk(kernel)):

@@ -168,7 +168,7 @@ class Roots:
     def rank(self) -> int:
         return len(self.cuts)
 
-    @property
+    @cached_property
     def dim(self) -> int:
         return self.rank + int(self.multiplicities.sum())
 

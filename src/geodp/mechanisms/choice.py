@@ -156,7 +156,7 @@ class Candidate:
 
     def _remedy(self) -> str:
         tangent = "" if self.hidden.tangent_sensitivity is None else ", or mechanism='tangent', which has no such limit"
-        limit = widest_drawable(self.hidden.manifold)
+        limit = widest_drawable(self.hidden.manifold, self.family)
         if isinstance(self.privacy, PureDP) and self.scale >= limit:
             enough = self.privacy.epsilon * (self.scale / limit)
             return f"An epsilon above {enough:.6g} would be enough, or more records{tangent}"

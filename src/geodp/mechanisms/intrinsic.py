@@ -134,15 +134,15 @@ def why_no_gaussian(manifold: Manifold) -> str | None:
     )
 
 
-def widest_drawable(manifold: Manifold) -> float:
-    """Laplace noise of this scale or more is refused: near the largest possible scale the sampler would never end."""
-    return 0.9 * exact.largest_scale(manifold)
+def widest_drawable(manifold: Manifold, family: Family) -> float:
+    """Noise of this scale or more is refused: near the largest possible scale the sampler would never end."""
+    return 0.9 * exact.largest_scale(manifold, family)
 
 
 def why_not_drawable(manifold: Manifold, scale: float, family: Family) -> str | None:
     """Why noise of this scale cannot be drawn on the manifold, or None if it can."""
-    limit = widest_drawable(manifold)
-    if family == "laplace" and scale >= limit:
+    limit = widest_drawable(manifold, family)
+    if scale >= limit:
         return f"noise of scale {scale:.6g} is too wide to draw on {manifold}: the scale must be below {limit:.6g}"
     if not exact.is_drawable(manifold, scale, family):
         return f"noise of scale {scale:.6g} on {manifold} takes thousands of trials a draw"

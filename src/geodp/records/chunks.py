@@ -367,6 +367,8 @@ def _split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Ar
 
 def as_array(x: Any, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> Any:
     """``x`` as an array, converted under ``guard``. Masked arrays are refused, also inside lists."""
+    if type(x) is np.ndarray:
+        return x
     nested = isinstance(x, list | tuple)
     with guard():
         parts = list(x) if nested else [x]

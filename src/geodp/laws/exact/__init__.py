@@ -153,13 +153,13 @@ def default_grid_exponent(manifold: Manifold, sigma: float) -> int:
     )
 
 
-def largest_scale(manifold: Manifold) -> float:
-    """A Laplace law of this scale or more cannot be drawn.
+def largest_scale(manifold: Manifold, family: Family = "laplace") -> float:
+    """A law of this scale or more cannot be drawn.
 
-    Its envelope has infinite mass, or nearly all draws would overflow.
+    Nearly all draws would overflow, or the envelope of the Laplace law has infinite mass.
     """
     _require_chart(manifold)
-    growth = manifold.volume_bound.square_growth
+    growth = manifold.volume_bound.square_growth if family == "laplace" else 0
     return min(manifold.chart_limit, 1.0 / math.sqrt(growth) if growth else math.inf)
 
 
@@ -180,7 +180,7 @@ def is_drawable(manifold: Manifold, sigma: float, family: Family = "laplace") ->
     probability falls with a power of the scale, and near :func:`largest_scale` exponentially with the dimension. A draw would
     then never end.
     """
-    if manifold.dim * sigma < 0.25 * min(manifold.injectivity_radius, largest_scale(manifold)):
+    if manifold.dim * sigma < 0.25 * min(manifold.injectivity_radius, largest_scale(manifold, family)):
         return True
     setting, source = _setting(manifold, float(sigma), family, None), NotPrivate(0)
     most = max(MOST_TRIALS // 32, MOST_TRIALS * 6 // max(manifold.dim, 6))
