@@ -59,7 +59,7 @@ def tables(quick: bool) -> Iterator[Table]:
     rows: list[list[Cell | str]] = [
         ["`python -c pass`", duration(python), "no limit of ours"],
         ["import geodp, in a new process", duration(min(process("-c", "import geodp") for _ in range(rounds))), "0.5 s"],
-        ["`geodp --help`", duration(min(process("-m", "geodp.cli", "--help") for _ in range(rounds))), "0.7 s"],
+        ["`geodp --help`", duration(min(process("-m", "geodp", "--help") for _ in range(rounds))), "0.7 s"],
         ["first private_mean of 1,000 SPD(3) and its receipt", duration(min(printed(FIRST_RELEASE) for _ in range(rounds))), "-"],
     ]
     yield Table("Before anything is computed", ["what", "time", "limit"], rows)

@@ -123,7 +123,7 @@ def many(quick: bool) -> Table:
 
 def releases() -> Table:
     rows: list[list[Cell | str]] = []
-    for k, count, epsilon, rounds in ((3, 100, 5.0, 30), (22, 300, 5.0, 10), (64, 200, 100.0, 2)):
+    for k, count, epsilon, rounds in ((3, 100, 5.0, 100), (22, 300, 5.0, 40), (64, 200, 100.0, 2)):
         x, ball = case(SPD(k), count, 0.6, 1.0)
         if k < 64:
             warmed(x, ball)
