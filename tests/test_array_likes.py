@@ -99,12 +99,27 @@ class Brain:
         raise TypeError(SECRET)
 
 
+class MadeUpTracer(WithArray):
+    """What stands for an array while JAX compiles a function."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise TypeError(SECRET)
+
+
+class Meta(MadeUpTracer):
+    """A tensor of PyTorch that has a shape alone."""
+
+    is_meta = True
+
+
 READ: dict[str, Callable[[Any], Any]] = {"array": WithArray, "DLPack": WithDLPack, "pinned": Pinned}
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "device": (OnDevice, r"is a \w+\.OnDevice in the memory of a device: copy it to the host first, with \.cpu\(\).*\.get\(\)"),
     "CUDA": (WithCudaInterface, r"is a \w+\.WithCudaInterface in the memory of a device"),
     "gradient": (WithGradient, r"records gradients, and a release has none: pass what \.detach\(\) returns"),
     "sparse": (lambda x: csr_matrix(np.ravel(x)), r"is a scipy\.csr_matrix that is sparse: make it dense first, by \.toarray"),
+    "traced": (MadeUpTracer, r"is a \w+\.MadeUpTracer, which has a shape but no numbers: use an array in memory"),
+    "meta": (Meta, r"is a \w+\.Meta, which has a shape but no numbers"),
     "bfloat16": (Brain, "of dtype bfloat16, which NumPy does not have: convert it to float32 first"),
 }
 #: Every place that takes records or points.
@@ -192,6 +207,7 @@ def test_pytorch(place: str) -> None:
         (lambda x: torch.tensor(np.array(x, dtype=float)).requires_grad_(True), "records gradients"),
         (lambda x: torch.tensor(np.array(x)).to(torch.bfloat16), "bfloat16"),
         (lambda x: torch.tensor(np.array(x)).to_sparse(), "is sparse"),
+        (lambda x: torch.tensor(np.array(x)).to("meta"), "no numbers"),
     ):
         with pytest.raises(TypeError, match=sentence):
             PLACES[place](make)
@@ -205,3 +221,10 @@ def test_jax(place: str) -> None:
     np.testing.assert_allclose(given, rounded, rtol=1e-9)
     with pytest.raises(TypeError, match="bfloat16"):
         PLACES[place](lambda x: jax.numpy.asarray(x, dtype=jax.numpy.bfloat16))
+
+    def traced(x: Any) -> Any:
+        with pytest.raises(TypeError, match="no numbers"):
+            PLACES[place](lambda _: x)
+        return x
+
+    jax.jit(traced)(np.asarray(X if place != "weights" else np.ones(len(X))))

@@ -125,6 +125,8 @@ def refuse_unreadable(x: Any, name: str) -> None:
     if isinstance(x, np.ndarray | float | int | list | tuple | str):
         return
     kind = f"{type(x).__module__.partition('.')[0]}.{type(x).__name__}"
+    if _found(x, "is_meta") is True or type(x).__name__.endswith("Tracer"):
+        raise TypeError(f"{name} is a {kind}, which has a shape but no numbers: use an array in memory, and not inside jax.jit")
     if _is_on_device(x):
         raise TypeError(
             f"{name} is a {kind} in the memory of a device: copy it to the host first, with .cpu() (PyTorch), .get() (CuPy) or "
