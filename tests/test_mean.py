@@ -369,6 +369,13 @@ def test_a_tolerance_that_float64_cannot_meet_says_which_one_it_can() -> None:
             frechet_mean(x, ball, tolerance=bad)
 
 
+@pytest.mark.parametrize("manifold", [SPD(3), Sphere(2), Rotations(3)], ids=repr)
+def test_records_at_the_centre_whose_gradient_is_zero_are_no_exception(manifold: Manifold) -> None:
+    ball = Ball(manifold, manifold.origin, 1.0)
+    with pytest.raises(ValueError, match="below what float64 can certify"):
+        frechet_mean(np.repeat(manifold.origin[None], 50, axis=0), ball, tolerance=1e-25)
+
+
 def test_a_coarse_tolerance_is_met_in_fewer_passes() -> None:
     ball = Ball(SPD(5), np.eye(5), 3.0)
     x = inside(ball, 200, np.random.default_rng(20))

@@ -325,7 +325,7 @@ class _Solver:
             trial = self._advance(state)
             # while the evaluator's own step works well, a long secant would mislead it, but a short one helps
             useful = self.secants or trial.gamma > 0.1 * state.gamma or state.gamma < 1e-3 * self.ball.reach
-            if trial.bound > self.target and useful and not self._soon(trial.gamma, trial.gamma / state.gamma):
+            if trial.bound > self.target and useful and not self._soon(state.gamma, trial.gamma):
                 self._remember(state, trial)
             stalled = 0 if trial.gamma < 0.7 * self.lowest else stalled + 1
             state = trial
@@ -335,10 +335,12 @@ class _Solver:
             self._evaluate(state.point)  # for the time it takes only
         return MeanResult(state.point, (state if self.tight else self._tightly_bounded(state)).bound, self.passes)
 
-    def _soon(self, gamma: float, factor: float) -> bool:
-        """Whether one more step that shrinks the gradient by this factor will do, or two where a secant would not save one."""
-        one, two = gamma * factor, gamma * factor**2
-        return factor < 0.01 and (one < 0.3 * self.target or two < 0.3 * self.target < 0.01 * one)
+    def _soon(self, before: float, gamma: float) -> bool:
+        """Whether one more step that shrinks the gradient like the last will do, or two where a secant would not save one."""
+        if not gamma < 0.01 * before:
+            return False
+        one, two = gamma * (gamma / before), gamma * (gamma / before) ** 2
+        return one < 0.3 * self.target or two < 0.3 * self.target < 0.01 * one
 
     def _refined(self, state: _State) -> _State:
         """Continues from a point that meets the tolerance of a wide ball, as far as the records allow. Must not fail."""
