@@ -102,17 +102,34 @@ class Brain:
 class MadeUpTracer(WithArray):
     """What stands for an array while JAX compiles a function."""
 
+    __module__ = "jax.made_up"
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise TypeError(SECRET)
 
 
-class Meta(MadeUpTracer):
+class Meta(WithGradient):
     """A tensor of PyTorch that has a shape alone."""
 
     is_meta = True
 
 
-READ: dict[str, Callable[[Any], Any]] = {"array": WithArray, "DLPack": WithDLPack, "pinned": Pinned}
+class FibreTracer(WithArray):
+    """A class of somebody else, with names that mean something else there."""
+
+    nnz = 7
+
+    def layout(self) -> str:
+        return "sparse"
+
+    def dtype(self) -> str:
+        return "bfloat16"
+
+    def __repr__(self) -> str:
+        return "sparse bfloat16"
+
+
+READ: dict[str, Callable[[Any], Any]] = {"array": WithArray, "DLPack": WithDLPack, "pinned": Pinned, "names": FibreTracer}
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "device": (OnDevice, r"is a \w+\.OnDevice in the memory of a device: copy it to the host first, with \.cpu\(\).*\.get\(\)"),
     "CUDA": (WithCudaInterface, r"is a \w+\.WithCudaInterface in the memory of a device"),

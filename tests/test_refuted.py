@@ -13,8 +13,25 @@ import numpy as np
 import pytest
 
 import geodp
-from geodp import SPD, Ball, Hyperbolic, Ledger, LedgerError, Release, Rotations, private_mean, private_summary
+from geodp import (
+    SPD,
+    Ball,
+    Euclidean,
+    Hyperbolic,
+    Ledger,
+    LedgerError,
+    Product,
+    Release,
+    Rotations,
+    Sphere,
+    private_mean,
+    private_summary,
+)
+from geodp.laws import exact
+from geodp.mechanisms.choice import Hidden, choose
+from geodp.mechanisms.intrinsic import why_not_drawable
 from geodp.privacy.cost import ConcentratedCost, GaussianCost, LaplaceCost, PureCost, SumCost
+from geodp.privacy.notions import PureDP
 
 
 def test_two_arrays_that_stand_for_one_rotation_get_the_same_noise() -> None:
@@ -234,3 +251,44 @@ def test_parts_of_a_planned_privacy_fit_into_a_budget_of_just_that() -> None:
         chain = geodp.plan_chain(geodp.Sphere(2), n=5000, epsilon=epsilon, spread=0.3)
         parts = [chain.search.privacy.epsilon, chain.mean.privacy.epsilon]
         assert sum(Decimal(repr(part)) for part in parts) <= Decimal(repr(epsilon))
+
+
+@pytest.mark.parametrize("distance", [0.0, 30.0])
+def test_draws_on_the_hyperbolic_line_start_with_enough_digits_wherever_the_centre_is(distance: float) -> None:
+    """Its volume does not grow, but its coordinates do: at this scale a third of the draws were repeated."""
+    line, center = Hyperbolic(1), [math.cosh(distance), math.sinh(distance)]
+    enough = exact.starting_precision(line, 89.0)
+    used = [exact.sample(line, 89.0, center, entropy=exact.NotPrivate(i)).precision for i in range(40)]
+    assert set(used) == {enough}
+
+
+def test_one_lucky_trial_does_not_make_noise_drawable() -> None:
+    """One of the first two thousand trials was accepted, and then one in 25,000."""
+    sentence = "takes thousands of trials a draw"
+    assert sentence in (why_not_drawable(Product(Euclidean(5), Sphere(2)), 75.0, "laplace") or "")
+    assert why_not_drawable(Product(Euclidean(5), Sphere(2)), 0.75, "laplace") is None
+
+
+def test_noise_that_goes_too_far_for_floats_is_a_refusal_and_leaves_other_mechanisms() -> None:
+    space = Product(Hyperbolic(2), Euclidean(1400))
+    assert "too far for floats" in (why_not_drawable(space, 0.89, "laplace") or "")
+    hidden = Hidden(space, 0.89, Ball(space, space.origin, 1.0), 0.95)
+    assert choose(hidden, PureDP(1.0), "auto", "laplace").kind == "tangent"
+
+
+@pytest.mark.parametrize("word", ["dense", "sparse", "bfloat16"])
+def test_no_label_that_looks_like_a_kind_of_array_is_refused(word: str) -> None:
+    """The text of a method quotes the object that it belongs to, and that of a category its values."""
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+
+    class Labels(pandas.Series):  # type: ignore[misc, name-defined]
+        @property
+        def _constructor(self) -> Any:
+            return Labels
+
+        def layout(self) -> int:
+            return 0
+
+    x, ball = np.zeros((4, 2)), Ball(Euclidean(2), [0.0, 0.0], 1.0)
+    for unit in (Labels([word, "a", "b", "c"]), polars.Series([word, "a", "b", "c"], dtype=polars.Enum([word, "a", "b", "c"]))):
+        assert private_mean(x, ball, epsilon=1.0, unit=unit).private

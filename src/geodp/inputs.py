@@ -125,7 +125,7 @@ def refuse_unreadable(x: Any, name: str) -> None:
     if isinstance(x, np.ndarray | float | int | list | tuple | str):
         return
     kind = f"{type(x).__module__.partition('.')[0]}.{type(x).__name__}"
-    if _found(x, "is_meta") is True or type(x).__name__.endswith("Tracer"):
+    if _found(x, "is_meta") is True or (_is_of("jax", x) and type(x).__name__.endswith("Tracer")):
         raise TypeError(f"{name} is a {kind}, which has a shape but no numbers: use an array in memory, and not inside jax.jit")
     if _is_on_device(x):
         raise TypeError(
@@ -136,7 +136,7 @@ def refuse_unreadable(x: Any, name: str) -> None:
         raise TypeError(f"{name} is a {kind} that records gradients, and a release has none: pass what .detach() returns")
     if _is_sparse(x):
         raise TypeError(f"{name} is a {kind} that is sparse: make it dense first, by .toarray() (SciPy) or .to_dense() (PyTorch)")
-    if "bfloat16" in str(_found(x, "dtype")):
+    if str(_found(x, "dtype")) in ("bfloat16", "torch.bfloat16"):
         raise TypeError(f"{name} is a {kind} of dtype bfloat16, which NumPy does not have: convert it to float32 first")
 
 
@@ -150,7 +150,14 @@ def _is_on_device(x: Any) -> bool:
 
 
 def _is_sparse(x: Any) -> bool:
-    return hasattr(type(x), "nnz") or "sparse" in str(_found(x, "layout"))  # SciPy and CuPy, or PyTorch
+    if _is_of("torch", x):
+        return "sparse" in str(_found(x, "layout"))
+    return hasattr(type(x), "nnz") and not hasattr(type(x), "__array__")  # SciPy and CuPy
+
+
+def _is_of(package: str, x: Any) -> bool:
+    """Whether a class of the package, or one derived from it, made ``x``. Other classes may mean something else by a name."""
+    return any(kind.__module__.partition(".")[0] == package for kind in type(x).__mro__)
 
 
 def _found(x: Any, name: str) -> Any:

@@ -144,7 +144,11 @@ def why_not_drawable(manifold: Manifold, scale: float, family: Family) -> str | 
     limit = widest_drawable(manifold, family)
     if scale >= limit:
         return f"noise of scale {scale:.6g} is too wide to draw on {manifold}: the scale must be below {limit:.6g}"
-    if not exact.is_drawable(manifold, scale, family):
+    try:
+        drawable = exact.is_drawable(manifold, scale, family)
+    except ValueError as error:  # too far out for floats
+        return str(error)
+    if not drawable:
         return f"noise of scale {scale:.6g} on {manifold} takes thousands of trials a draw"
     return None
 

@@ -325,7 +325,9 @@ class _Solver:
             trial = self._advance(state)
             # while the evaluator's own step works well, a long secant would mislead it, but a short one helps
             useful = self.secants or trial.gamma > 0.1 * state.gamma or state.gamma < 1e-3 * self.ball.reach
-            if trial.bound > self.target and useful and not self._soon(state.gamma, trial.gamma):
+            if self._soon(state.gamma, trial.gamma):
+                self.secants = []
+            elif trial.bound > self.target and useful:
                 self._remember(state, trial)
             stalled = 0 if trial.gamma < 0.7 * self.lowest else stalled + 1
             state = trial

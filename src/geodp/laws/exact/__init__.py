@@ -48,6 +48,7 @@ import math
 import sys
 from fractions import Fraction
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -173,7 +174,7 @@ def _require_chart(manifold: Manifold) -> None:
 
 @lru_cache(maxsize=256)
 def is_drawable(manifold: Manifold, sigma: float, family: Family = "laplace") -> bool:
-    """Whether a rehearsal with fixed bits, at the origin, accepts one of its first trials.
+    """Whether a rehearsal with fixed bits accepts three of its first trials. (One of them may be luck.)
 
     There are :data:`MOST_TRIALS` trials, or fewer if each is long. Acceptance depends only on public parameters and bits, so
     this does too. If the envelope ignores the cut locus, for example on products of a wide and a narrow space, the acceptance
@@ -184,8 +185,8 @@ def is_drawable(manifold: Manifold, sigma: float, family: Family = "laplace") ->
         return True
     setting, source = _setting(manifold, float(sigma), family, None), NotPrivate(0)
     most = max(MOST_TRIALS // 32, MOST_TRIALS * 6 // max(manifold.dim, 6))
-    trials = (_trial(setting, manifold.origin, Tape(source), setting.precision)[0] for _ in range(most))
-    return any(steps is not None for steps in trials)
+    trials = (_trial(setting, None, Tape(source), setting.precision)[0] for _ in range(most))
+    return len(list(islice((steps for steps in trials if steps is not None), 3))) == 3
 
 
 def starting_precision(manifold: Manifold, sigma: float, family: Family = "laplace", grid_exponent: int | None = None) -> int:
@@ -222,18 +223,22 @@ def _setting(manifold: Manifold, sigma: float, family: Family, grid_exponent: in
     if coarsest is not None and exponent > coarsest:
         raise ValueError(f"grid_exponent is {exponent}, but points of {manifold} need a grid of 2**{coarsest} or finer")
     # exp(v) spreads over exp(1.5 s): a few bits for each unit of the radius
-    size = max(unit or 0, 0) + manifold.dim.bit_length() + (usual_bits(law, 3.0) if growth else 0.0)
+    spreads = growth or manifold.chart_limit < math.inf
+    size = max(unit or 0, 0) + manifold.dim.bit_length() + (usual_bits(law, 3.0) if spreads else 0.0)
     return _Setting(manifold, law, exponent, 64 * math.ceil((_SPARE_BITS + RARE + max(size - exponent, 0.0)) / 64))
 
 
-def _trial(setting: _Setting, center: Array, tape: Tape, precision: int) -> tuple[tuple[int, ...] | None, int]:
-    """The rounded chart coordinates of an accepted draw, or None if it was rejected; and the precision that was enough."""
+def _trial(setting: _Setting, center: Array | None, tape: Tape, precision: int) -> tuple[tuple[int, ...] | None, int]:
+    """The rounded chart coordinates of an accepted draw, or None if it was rejected; and the precision that was enough.
+
+    Without a centre, for a rehearsal, an accepted draw has no coordinates.
+    """
     while True:
         try:
             with working_precision(precision):
                 v = _propose(setting, tape)
-                if v is None:
-                    return None, precision
+                if v is None or center is None:
+                    return None if v is None else (), precision
                 return tuple(nearest(x, setting.exponent) for x in setting.manifold.exact_chart(center, v)), precision
         except Undecided:
             precision *= 2
