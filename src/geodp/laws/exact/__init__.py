@@ -48,7 +48,6 @@ import math
 import sys
 from fractions import Fraction
 from functools import lru_cache
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -174,9 +173,9 @@ def _require_chart(manifold: Manifold) -> None:
 
 @lru_cache(maxsize=256)
 def is_drawable(manifold: Manifold, sigma: float, family: Family = "laplace") -> bool:
-    """Whether a rehearsal with fixed bits accepts three of its first trials. (One of them may be luck.)
+    """Whether a rehearsal with fixed bits accepts one of its first trials, and (one may be luck) three of four times as many.
 
-    There are :data:`MOST_TRIALS` trials, or fewer if each is long. Acceptance depends only on public parameters and bits, so
+    There are :data:`MOST_TRIALS` first trials, or fewer if each is long. Acceptance depends only on public parameters and bits, so
     this does too. If the envelope ignores the cut locus, for example on products of a wide and a narrow space, the acceptance
     probability falls with a power of the scale, and near :func:`largest_scale` exponentially with the dimension. A draw would
     then never end.
@@ -185,8 +184,14 @@ def is_drawable(manifold: Manifold, sigma: float, family: Family = "laplace") ->
         return True
     setting, source = _setting(manifold, float(sigma), family, None), NotPrivate(0)
     most = max(MOST_TRIALS // 32, MOST_TRIALS * 6 // max(manifold.dim, 6))
-    trials = (_trial(setting, None, Tape(source), setting.precision)[0] for _ in range(most))
-    return len(list(islice((steps for steps in trials if steps is not None), 3))) == 3
+    accepted = 0
+    for trial in range(4 * most):
+        if trial == most and accepted == 0:
+            return False
+        accepted += _trial(setting, None, Tape(source), setting.precision)[0] is not None
+        if accepted == 3:
+            return True
+    return False
 
 
 def starting_precision(manifold: Manifold, sigma: float, family: Family = "laplace", grid_exponent: int | None = None) -> int:
