@@ -175,8 +175,8 @@ def _require_chart(manifold: Manifold) -> None:
 def is_drawable(manifold: Manifold, sigma: float, family: Family = "laplace") -> bool:
     """Whether a rehearsal with fixed bits accepts one of its first trials, and (one may be luck) three of four times as many.
 
-    There are :data:`MOST_TRIALS` first trials, or fewer if each is long. Acceptance depends only on public parameters and bits, so
-    this does too. If the envelope ignores the cut locus, for example on products of a wide and a narrow space, the acceptance
+    There are :data:`MOST_TRIALS` first trials, or fewer if each is long. Acceptance depends only on public parameters and bits,
+    so this does too. If the envelope ignores the cut locus, for example on products of a wide and a narrow space, the acceptance
     probability falls with a power of the scale, and near :func:`largest_scale` exponentially with the dimension. A draw would
     then never end.
     """
