@@ -281,7 +281,7 @@ def test_no_label_that_looks_like_a_kind_of_array_is_refused(word: str) -> None:
     """The text of a method quotes the object that it belongs to, and that of a category its values."""
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
 
-    class Labels(pandas.Series):  # type: ignore[misc, name-defined]
+    class Labels(pandas.Series):
         @property
         def _constructor(self) -> Any:
             return Labels

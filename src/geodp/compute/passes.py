@@ -29,11 +29,11 @@ from geodp.manifolds.functions import spectral, symmetric_from_vector, two_sum, 
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.spd import cholesky, log_of_whitened
 
-#: Summed without compiled code, a call costs as much as this many further numbers ...
+#: Summed without compiled code, a call costs as much as this many further numbers.
 _CALL = 5_000
-#: ... and loading compiled code from disk, which takes about as long as these take two cores, is worth it for as many ...
+#: Loading compiled code from disk takes as long as summing so many numbers without it, on two cores.
 _WORTH_LOADING = 150 * _CALL
-#: ... and compiling it, which takes seconds once after installation, for these.
+#: So many are worth compiling it, which takes seconds once after installation.
 _WORTH_MAKING = 200 * _CALL
 #: Where a call must not depend on those before it, so many numbers at once are worth compiled code.
 _WORTH_COMPILING = 100_000

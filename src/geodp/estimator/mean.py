@@ -113,10 +113,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
         fit.pay([fit.own])
         ball = fit.ball(records, unit=unit)
         options = {"mechanism": self.mechanism, "law": self.law, "unit": unit, **fit.options}
-        fit.releases.append(private_mean(records, ball, **fit.own.parameters(), **options))
+        receipt: Release = private_mean(records, ball, **fit.own.parameters(), **options)
+        fit.releases.append(receipt)
         fit.end()
-        self.ball_ = ball
-        self.receipt_: Release = self.releases_[-1]  # type: ignore[assignment]  # the last release of a fit is that of its mean
+        self.ball_, self.receipt_ = ball, receipt
         self.location_: Array = self.receipt_.value
         return self
 
