@@ -239,14 +239,28 @@ class Piecewise:
         return np.asarray(self._cumulative[panel] + 0.5 * np.diff(self.edges)[panel] * partial)
 
     def solve_integral(self, area: Array) -> Array:
-        """The ``x`` with ``integral_to(x) == area``, for a function that is not negative."""
+        """The ``x`` with ``integral_to(x) == area``, for a function that is not negative.
+
+        Newton's method on the panel that holds ``x``; a step that leaves the bracket, or is not half as long as the one before
+        the last, is replaced by halving the bracket.
+        """
         panel = np.clip(np.searchsorted(self._cumulative, area, side="right") - 1, 0, len(self.values) - 1)
-        low, high = self.edges[panel], self.edges[panel + 1]
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            short = self.integral_to(middle) < area
-            low, high = np.where(short, middle, low), np.where(short, high, middle)
-        return 0.5 * (low + high)
+        left, half = self.edges[panel], 0.5 * np.diff(self.edges)[panel]
+        missing = np.clip((area - self._cumulative[panel]) / half, 0.0, None)
+        series = self._integral_and_value[:, :, panel]
+        low, high = np.full(panel.shape, -1.0), np.full(panel.shape, 1.0)
+        t, step, before = np.zeros(panel.shape), np.full(panel.shape, 2.0), np.full(panel.shape, 2.0)
+        for _ in range(200):
+            integral, slope = legendre.legval(t, series, tensor=False)
+            low, high = np.where(integral < missing, t, low), np.where(integral < missing, high, t)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                newton = (missing - integral) / slope
+            good = (low <= t + newton) & (t + newton <= high) & (np.abs(newton) <= 0.5 * np.abs(before))
+            step, before = np.where(good, newton, 0.5 * (low + high) - t), step
+            t = t + step
+            if (np.abs(step) <= 1e-15).all():
+                break
+        return np.asarray(left + half * (t + 1.0))
 
     @cached_property
     def _coefficients(self) -> Array:
@@ -255,6 +269,11 @@ class Piecewise:
     @cached_property
     def _antiderivative(self) -> Array:
         return np.asarray(legendre.legint(self._coefficients, lbnd=-1))
+
+    @cached_property
+    def _integral_and_value(self) -> Array:
+        """The coefficients of both: one evaluation gives what Newton's method needs."""
+        return np.stack([self._antiderivative, np.pad(self._coefficients, ((0, 1), (0, 0)))], axis=1)
 
     @cached_property
     def _cumulative(self) -> Array:
