@@ -1,4 +1,4 @@
-"""What is prepared once for all tests: the commands of the command line, and the compiled loops."""
+"""What is set up once for all tests: one thread for linear algebra, the commands of the command line, the compiled loops."""
 
 from __future__ import annotations
 
@@ -11,24 +11,32 @@ import pytest
 import typer.main
 import typer.testing
 from cases import random_points
+from threadpoolctl import threadpool_limits
 
 from geodp import SPD, Ball, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, Sphere, frechet_mean, frechet_means
 from geodp.compute.passes import reproducible
 
+WORKER, WORKERS = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
+#: What has compiled loops, in an order in which two workers that take turns have about the same to do.
+LOOPS: list[Manifold] = [
+    SPD(2), Grassmann(2, 5), SPD(5), SPD(3), Sphere(5), Rotations(3), Hyperbolic(3), PlanarShapes(5), Sphere(2),
+]  # fmt: skip
+
 # Typer would prepare every command anew for each call, which takes a tenth of a second.
 typer.testing._get_command = cache(typer.main.get_command)
 
-#: What has compiled loops, in an order in which two workers that take turns have about the same to do.
-LOOPS: list[Manifold] = [SPD(2), Grassmann(2, 5), SPD(5), SPD(3), Sphere(5), Rotations(3), Hyperbolic(3), PlanarShapes(5), Sphere(2)]
+if WORKERS > 1:  # threads of linear algebra would wait for cores that other workers hold, a hundred times as long as they compute
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for the processes that tests start, and for libraries that are not loaded yet
+    threadpool_limits(1, "blas")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _loops_are_compiled(request: pytest.FixtureRequest) -> None:
-    """In a run of many tests each worker compiles its part of the loops first, and finds the others on disk when it needs them."""
-    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if workers == 1 or request.session.testscollected < 1000:
+    """In a run of many tests each worker first compiles its part of the loops, and later finds the others on disk."""
+    if WORKERS == 1 or request.session.testscollected < 1000:
         return
-    for manifold in LOOPS[int(worker.removeprefix("gw")) :: workers]:
+    for manifold in LOOPS[int(WORKER.removeprefix("gw")) :: WORKERS]:
         ball = Ball(manifold, manifold.origin, 0.1)
         x = random_points(manifold, 120_000 // math.prod(manifold.point_shape), np.random.default_rng(0), 0.1)
         with reproducible():  # then large data are compiled for, whatever this process did before

@@ -6,6 +6,7 @@ Each attack is also made on something that is known to be broken in that way, wh
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 import pickle
 import random
@@ -270,6 +271,7 @@ def draw_times(draw: Callable[[int], object], rounds: int) -> tuple[Array, Array
     return times[:, 0], times[:, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("manifold", longer([Sphere(2), SPD(2), Rotations(3)], [Sphere(2)]), ids=repr)
 def test_the_time_of_a_draw_does_not_tell_neighbours_apart(manifold: Manifold) -> None:
     """Processor time of 400 exact draws about each of two neighbouring means, by permutation. False-alarm rate 1e-4.
@@ -286,6 +288,7 @@ def test_the_time_of_a_draw_does_not_tell_neighbours_apart(manifold: Manifold) -
     assert permutation_test(first, second) > LEVEL
 
 
+@pytest.mark.slow
 def test_the_attack_on_time_convicts_a_sampler_that_works_a_quarter_longer_for_one_mean() -> None:
     source = exact.NotPrivate(3)
 
@@ -383,6 +386,19 @@ COMMANDS: dict[str, list[str]] = {
     "not writable": ["--out", "no/where.json"],
     "centre": ["--center", "[0, 1, 0, 0]"],
 }
+
+
+@pytest.mark.parametrize("suffix", ["svg", "pdf", "png"])
+def test_a_picture_of_a_release_does_not_tell_when_it_was_drawn(suffix: str, tmp_path: Path) -> None:
+    release = private_mean(np.tile([0.0, 0.0, 1.0], (50, 1)), Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), 1.0)
+    release.plot(tmp_path / f"release.{suffix}")
+    content = (tmp_path / f"release.{suffix}").read_bytes()
+    this_year = str(datetime.date.today().year).encode()
+    assert this_year + b"-" not in content  # as matplotlib writes it to SVG
+    assert b"D:" + this_year not in content  # and to PDF
+    assert b"tIME" not in content
+    with pytest.raises(ValueError, match=r"release.ps must end in .png, .svg or .pdf$"):
+        release.plot(tmp_path / "release.ps")
 
 
 @pytest.mark.parametrize("suffix", longer([".npy", ".csv"], [".csv"]))

@@ -309,6 +309,7 @@ def test_the_histogram_is_that_of_the_claimed_law() -> None:
 # ------------------------------------------------------------------------------------------ power
 
 
+@pytest.mark.slow
 def test_it_finds_four_fifths_of_epsilon_one() -> None:
     result = audit(Ball(Sphere(2), Sphere(2).origin, np.pi / 8), 100, 1.0, draws=300_000, seed=1)
     assert 0.8 <= result.epsilon_lower <= 1.0
@@ -500,6 +501,7 @@ def test_exact_draws_are_those_of_private_mean_bit_for_bit(ball: Ball, epsilon: 
     )
 
 
+@pytest.mark.slow
 def test_private_mean_called_every_time_has_the_law_of_the_exact_path() -> None:
     """Distances to the true mean and one entry, 400 of each: two-sample tests with a false-alarm rate of 1e-4 in all."""
     x, mean = worst_case_pair(CAP.ball, CAP.n)[0], frechet_mean(worst_case_pair(CAP.ball, CAP.n)[0], CAP.ball).point
@@ -518,6 +520,7 @@ def test_private_mean_itself_is_acquitted() -> None:
     assert result.consistent
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_audit_with_any_number_of_processes() -> None:
     one, two = (audit(CAP.ball, CAP.n, 1.0, path="exact", draws=200, seed=4, processes=count) for count in (1, 2))
     assert one.findings == two.findings
@@ -609,6 +612,7 @@ def test_ctrl_c_ends_an_audit_and_its_workers_without_a_traceback(audit_under_wa
     assert not any(map(is_running, workers))
 
 
+@pytest.mark.slow
 @needs_proc
 def test_workers_end_in_the_middle_of_a_task_when_whoever_gave_it_is_killed(audit_under_way: UnderWay) -> None:
     """A task takes some seconds; the workers do not wait for its end, nor complain that nobody listens."""

@@ -88,6 +88,7 @@ def test_a_record_that_moves_far_away_is_hidden_by_the_chain(draws: int) -> None
     assert least(chain, NEAR, FAR, draws, CHAIN_EVENTS) <= 3.0
 
 
+@pytest.mark.slow
 def test_the_exact_radius_is_convicted() -> None:
     assert least(chain_with_the_exact_radius, NEAR, FAR, 500, CHAIN_EVENTS) > 3.0
 
@@ -139,9 +140,9 @@ NUMBER_EVENTS = [np.array([-0.3, 0.0, 0.3]), np.array([1.5, 4.5]), np.array([0.5
 
 
 @pytest.mark.parametrize("pair", [(ONE, OTHER), (ONE, np.empty((0, 1))), (np.append(ONE, ONE, axis=0), ONE)], ids=["r", "0", "2"])
-@pytest.mark.parametrize("draws", [120, pytest.param(2000, marks=pytest.mark.slow)])
-def test_adding_removing_and_replacing_a_record_is_hidden(pair: tuple[Array, Array], draws: int) -> None:
-    assert least(mean_of_a_private_number, *pair, draws, NUMBER_EVENTS) <= 2.0
+@pytest.mark.slow
+def test_adding_removing_and_replacing_a_record_is_hidden(pair: tuple[Array, Array]) -> None:
+    assert least(mean_of_a_private_number, *pair, 2000, NUMBER_EVENTS) <= 2.0
 
 
 @pytest.mark.slow
@@ -149,8 +150,8 @@ def test_forgotten_padding_is_convicted(monkeypatch: pytest.MonkeyPatch) -> None
     """In place of records that are no points, the first record again and again: noise for many records hides one."""
     right = dataset.select_records
 
-    def wrong(x: Any, manifold: Any, keep: Any, padding: int = 0) -> Any:
-        return np.concatenate([right(x, manifold, keep), np.repeat(x[:1], padding, axis=0)])
+    def wrong(x: Any, manifold: Any, count: int, keep: Any, padding: int = 0) -> Any:
+        return np.concatenate([right(x, manifold, count, keep), np.repeat(x[:1], padding, axis=0)])
 
     monkeypatch.setattr(dataset, "select_records", wrong)
     assert least(partial(mean_of_a_private_number, epsilon=0.5), ONE, OTHER, 3000, NUMBER_EVENTS) > 0.5
@@ -173,9 +174,9 @@ def two_groups(labels: str) -> Runs:
 LABEL_EVENTS = [np.array([-0.3, 0.3]), np.array([-0.3, 0.3]), np.array([1.5, 2.5]), np.array([1.5]), np.array([-0.5, 0.5])]
 
 
-@pytest.mark.parametrize("draws", [120, pytest.param(1000, marks=pytest.mark.slow)])
-def test_a_private_label_that_changes_is_hidden(draws: int) -> None:
-    assert least(two_groups("private"), ["a", "b", "a"], ["a", "b", "b"], draws, LABEL_EVENTS) <= 2.0
+@pytest.mark.slow
+def test_a_private_label_that_changes_is_hidden() -> None:
+    assert least(two_groups("private"), ["a", "b", "a"], ["a", "b", "b"], 1000, LABEL_EVENTS) <= 2.0
 
 
 @pytest.mark.slow

@@ -451,6 +451,7 @@ def test_the_demonstration_works_in_two_directories_and_keeps_a_budget(tmp_path:
         assert Ledger(f"sqlite:///{tmp_path / name}/budget.db").spent("demo") == 1
 
 
+@pytest.mark.slow
 def test_the_installed_command_runs_the_demonstration_in_the_working_directory(tmp_path: Path) -> None:
     command = shutil.which("geodp", path=str(Path(sys.executable).parent)) or shutil.which("geodp")
     if command is None:

@@ -280,6 +280,7 @@ def test_balls_about_eigenvalues_that_floats_find_hold_the_exact_ones(kind: str)
         assert high - low <= 1e-12 * size
 
 
+@pytest.mark.slow
 def test_eigenvalues_and_axes_on_positive_definite_matrices() -> None:
     manifold, sigma = SPD(2), 0.9
     center, values = draws(manifold, sigma, 2500, seed=8)

@@ -378,6 +378,7 @@ def test_the_operating_system_never_repeats_itself() -> None:
     assert exact.sample(Sphere(2), 0.1, [0.0, 0.0, 1.0]).steps != exact.sample(Sphere(2), 0.1, [0.0, 0.0, 1.0]).steps
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs fork")
 def test_a_forked_process_draws_on_its_own() -> None:
     script = """

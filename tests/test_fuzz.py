@@ -107,6 +107,7 @@ def endless() -> None:
             pytest.fail("a hang was swallowed")
 
 
+@pytest.mark.slow
 def test_a_hang_is_stopped_and_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "PATIENCE", 1)
     with pytest.raises(fuzz.Broken, match="took more than 1 s"):

@@ -95,6 +95,7 @@ def test_a_name_that_is_taken_is_refused():
     assert register(geodp.Sphere) is geodp.Sphere
 
 
+@pytest.mark.slow
 def test_an_installed_package_adds_a_manifold_through_its_entry_point_alone(tmp_path: Path):
     """Pip installs a wheel of it, to a folder of its own; Python and the command line then know its manifold by name."""
     wheel, information, site = tmp_path / "marbles-1.0-py3-none-any.whl", "marbles-1.0.dist-info", tmp_path / "site"

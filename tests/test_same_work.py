@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from geodp.compute import passes
 from geodp.inputs import Array
 from geodp.records import chunks
 from geodp.statistics.mean import FrechetMean, least_passes
+from geodp.statistics.spread import FrechetVariance
 
 CHANGED = "^the records changed between two passes: give records that are the same every time they are read$"
 
@@ -254,6 +256,94 @@ def test_one_record_that_changes_is_noticed() -> None:
 
     with pytest.raises(chunks.RecordsError, match=CHANGED):
         frechet_mean(read, ball)
+
+
+@pytest.mark.parametrize("change", [1, 2, 3])
+def test_other_records_with_the_same_sums_are_noticed(change: int) -> None:
+    """On the sphere they have another mean, 0.18 away, while the sums of their logarithms at the centre are the same."""
+    ball = ball_of(Sphere(2), 1.2)
+    turned = [np.repeat([axis, -axis], 100, axis=0) for axis in 1.15 * np.eye(2)]
+    last = np.tile([0.6, 0.6], (101, 1))
+    data = [Sphere(2).exp(ball.center, Sphere(2).tangent(ball.center, np.concatenate([each, last]))) for each in turned]
+    assert Sphere(2).dist(*(frechet_mean(x, ball).point for x in data)) > 0.1
+    reads = [0]
+
+    def read() -> Iterator[Array]:
+        reads[0] += 1
+        yield data[reads[0] > change]
+
+    with pytest.raises(chunks.RecordsError, match=CHANGED):
+        frechet_mean(read, ball)
+
+
+def test_with_weights_the_order_of_the_records_may_not_change() -> None:
+    ball, reads = ball_of(Sphere(2)), [0]
+    x, weights = inside(ball, 300), np.arange(1.0, 301.0)
+
+    def read() -> Iterator[Array]:
+        reads[0] += 1
+        yield x if reads[0] == 1 else x[::-1]
+
+    with pytest.raises(chunks.RecordsError, match=CHANGED):
+        frechet_mean(read, ball, weights=weights)
+
+
+def test_the_variance_sums_distances_of_the_records_whose_mean_it_took() -> None:
+    """Every record at one place, then every record at another: the variance of both is 0, and 4 radii squared came out."""
+    ball = ball_of(Euclidean(1), 1.0)
+    places = [np.full((100, 1), place) for place in (1.0, -1.0)]
+    counted = [0]
+
+    def reader(change: int) -> Callable[[], Iterator[Array]]:
+        reads = [0]
+
+        def read() -> Iterator[Array]:
+            reads[0] += 1
+            counted[0] = reads[0]
+            yield places[reads[0] > change]
+
+        return read
+
+    assert FrechetVariance(ball).compute(reader(1000), 100) == 0.0
+    for change in range(1, counted[0]):
+        with pytest.raises(chunks.RecordsError, match=CHANGED):
+            FrechetVariance(ball).compute(reader(change), 100)
+
+
+@pytest.mark.parametrize("kind", ["array", "memory map"])
+def test_whoever_writes_to_the_records_after_the_mean_moves_no_variance(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ball = ball_of(Euclidean(1), 1.0)
+    stored = source_of(kind, np.full((100, 1), 1.0), tmp_path, monkeypatch)
+    solve = FrechetMean.solve
+
+    def solve_and_write(*arguments: Any) -> Array:
+        found = solve(*arguments)
+        stored[:] = -1.0
+        return found
+
+    monkeypatch.setattr(FrechetMean, "solve", solve_and_write)
+    if kind == "array":
+        assert FrechetVariance(ball).compute(stored, 100) == 0.0
+    else:
+        with pytest.raises(chunks.RecordsError, match=CHANGED):
+            FrechetVariance(ball).compute(stored, 100)
+
+
+@pytest.mark.parametrize("who", [{"unit": np.arange(60) // 2}, {"neighbours": "add-remove"}, {"by": np.arange(60) % 2}], ids=str)
+@pytest.mark.parametrize("later", [59, 61, 70])
+def test_a_reader_that_returns_more_or_fewer_records_later_is_noticed(who: dict[str, Any], later: int) -> None:
+    """In the part of them that a release uses, nothing may have changed."""
+    ball, reads = ball_of(Sphere(2)), [0]
+    x = inside(ball, 100)
+
+    def read() -> Iterator[Array]:
+        reads[0] += 1
+        yield x[: 60 if reads[0] == 1 else later]
+
+    with pytest.raises(ValueError, match=CHANGED):
+        private_mean(read, ball, 1.0, **who)
 
 
 @pytest.mark.parametrize("manifold", [SPD(2), SPD(3), SPD(5), Sphere(2), Sphere(5), Rotations(3)], ids=repr)

@@ -314,6 +314,7 @@ def test_bad_input_gets_one_sentence(release: Callable[..., Any]) -> None:
 # ---------------------------------------------------------------------- components
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("about", longer(["center", "mean"], ["center"]))
 @pytest.mark.parametrize("privacy", longer([PureDP(1.0), GaussianDP(0.3)], [PureDP(1.0)]), ids=str)
 @pytest.mark.parametrize("runs", longer([500, 1500], [500]))

@@ -136,6 +136,7 @@ def test_the_published_chain_is_right_at_small_n_and_frozen_at_large_n() -> None
         assert lowest < law.manifold.dist(np.eye(2), x).mean() / law.mean_radius() < highest
 
 
+@pytest.mark.slow
 def test_drawing_again_after_a_rejection_biases_the_chain() -> None:
     """6,000 chains: a standard error of 0.9% against a bias of 4%. False alarms below 1%."""
     law = Laplace(Sphere(2), 0.01)

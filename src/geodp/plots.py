@@ -37,6 +37,7 @@ from geodp.privacy.risk import Risk
 from geodp.receipt import SIMULATION, CoverageRelease, GroupedRelease, Release
 from geodp.regions import Comparison, ConfidenceRegion
 from geodp.session import Session
+from geodp.showing import picture_kind
 from geodp.spread import Components, CovarianceRelease, VarianceRelease
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 #: Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
+
+#: Kinds of files, drawn without the time: after a release it would tell how long the mean took.
+_WITHOUT_CLOCK: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 @final
@@ -64,11 +68,11 @@ class Picture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the whole figure or nothing: .png, .svg or .pdf."""
-        write_whole(Path(path), self._drawn(Path(path).suffix.removeprefix("."), 150))
+        write_whole(Path(path), self._drawn(picture_kind(path), 150))
 
     def _drawn(self, kind: str, dpi: int) -> bytes:
         drawn = io.BytesIO()
-        self.figure.savefig(drawn, format=kind, dpi=dpi)
+        self.figure.savefig(drawn, format=kind, dpi=dpi, metadata=_WITHOUT_CLOCK[kind])
         return drawn.getvalue()
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 #: A name and a text. A row without a name continues the one before.
@@ -45,6 +46,14 @@ def table_html(head: str, columns: Sequence[str], rows: Iterable[Sequence[str]])
     lines = ("".join(f"<td {_CELL}>{escape(cell)}</td>" for cell in row) for row in rows)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f"<table><caption {_CELL}><b>{escape(head)}</b></caption><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def picture_kind(path: str | os.PathLike[str]) -> str:
+    """The kind of file that a picture at this path is."""
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise ValueError(f"{path} must end in .png, .svg or .pdf")
+    return kind
 
 
 class Pictured:

@@ -12,6 +12,7 @@ import typer
 from geodp.cli.common import DEFAULT_LEDGER, url_of
 from geodp.files.writing import check_place
 from geodp.manifolds.registry import form, own
+from geodp.showing import picture_kind
 
 if TYPE_CHECKING:
     from geodp.manifolds import Manifold
@@ -224,6 +225,5 @@ def open_book(
 
 def check_picture(path: Path) -> None:
     """Checks, before long work, that a picture can be written there."""
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"{path} must end in .png, .svg or .pdf")
+    picture_kind(path)
     check_place(path)

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
-from geodp.compute.passes import Evaluator, Pass, Roundings, best_evaluator, sum_rounding
+from geodp.compute.passes import Evaluator, Pass, Roundings, best_evaluator
 from geodp.files import FileError
 from geodp.inputs import Array, as_numpy, is_array_like, refuse_unreadable
 from geodp.manifolds.ball import Ball, checked_ball
@@ -33,6 +33,10 @@ _MULTIPLE = 32
 #: Arrays up to this many bytes are copied and clipped once; larger ones are clipped in every pass. On disk the limit is lower.
 _KEPT_IN_MEMORY, _KEPT_FROM_DISK = 1 << 30, 1 << 26
 
+#: Constants of fingerprints: odd numbers have inverses modulo ``2^64``.
+_ODD, _HALF, _MIXING = np.uint64(1), np.uint64(32), np.uint64(0xD6E8FEB86659FD93)
+
+Words = NDArray[np.uint64]
 Report = Callable[[int], None]
 Room = Callable[[tuple[int, ...]], Array]
 A = TypeVar("A")
@@ -45,13 +49,13 @@ class RecordsError(ValueError):
 
 @dataclass(frozen=True, repr=False)
 class Reading:
-    """The result of reading records once: the pass at the centre, which clipping computes anyway, and the requested pass."""
+    """The result of reading records once: the pass over them, and their fingerprint (:func:`fingerprint`)."""
 
-    center: Pass
     asked: Pass
+    mark: int
 
     def __add__(self, other: Reading) -> Reading:
-        return Reading(self.center + other.center, self.asked + other.asked)
+        return Reading(self.asked + other.asked, self.mark + other.mark)
 
 
 class Records(ABC):
@@ -60,7 +64,7 @@ class Records(ABC):
     def __init__(self, ball: Ball, weights: Array | None, count: int | None) -> None:
         self.ball, self.weights, self.count = ball, weights, count
         self.evaluator = best_evaluator(ball.manifold, count)
-        self._first: Pass | None = None
+        self._mark: int | None = None
 
     @abstractmethod
     def evaluate(self, p: Array, report: Report) -> Pass:
@@ -86,26 +90,49 @@ class Records(ABC):
             raise ValueError(f"the chunks held {self.count} records when first read but {done} later")
         self.count = done
 
-    def check_same(self, center: Pass) -> None:
-        """Checks that every pass sees the same records: their mean logarithm at the centre must not change beyond rounding.
+    def check_same(self, mark: int) -> None:
+        """Checks that every pass sees the same records, to the last bit: the mean is then that of one data set.
 
-        It may change by rounding, because another worker or other chunks may sum in another order. A smaller change cannot
-        push the mean out of its tolerance.
+        To compare sums of the records would not do: other records may have the same sums and another mean.
         """
-        if self._first is None:
-            self._first = center
-        first, ball = self._first, self.ball
-        mass = float(center.count) if self.weights is None else 1.0
-        moved = np.linalg.vector_norm((center.log - first.log) + (center.log_low - first.log_low)) / mass
-        rounding = 2.0 * ball.manifold.log_rounding(ball.center, ball.reach) + 2.0 * sum_rounding(ball.reach)
-        if moved > rounding or abs(center.square - first.square) / mass > 2.0 * ball.reach * rounding:
-            raise RecordsError("the records changed between two passes: give records that are the same every time they are read")
+        mark %= 1 << 64
+        if self._mark is None:
+            self._mark = mark
+        if mark != self._mark:
+            raise changed()
+
+    @cached_property
+    def keys(self) -> Words:
+        """The key of the fingerprints of these records, which nobody can know before they are read."""
+        return np.random.default_rng().integers(1 << 64, size=2 + math.prod(self.ball.manifold.point_shape), dtype=np.uint64)
 
 
-def read_once(evaluator: Evaluator, ball: Ball, p: Array, records: Array, weights: Array | None) -> Reading:
-    """Clips the records in place, and computes their passes at the centre and at ``p``."""
+def fingerprint(records: Array, weights: Array | None, keys: Words) -> int:
+    """A sum over the records, modulo ``2^64``, of a keyed hash of each, and of its weight. Any order of records has the same."""
+    hashes = np.einsum("ij,j->i", records.reshape(len(records), math.prod(records.shape[1:])).view(np.uint64), keys[2:] | _ODD)
+    hashes += keys[0] if weights is None else keys[0] + weights.view(np.uint64) * (keys[1] | _ODD)
+    # mixed, because without it entries could change places between records
+    hashes ^= hashes >> _HALF
+    hashes *= _MIXING
+    hashes ^= hashes >> _HALF
+    return int(hashes.sum())
+
+
+def clipped_pass(evaluator: Evaluator, ball: Ball, p: Array, records: Array, weights: Array | None) -> Pass:
+    """Clips the records in place, and computes their pass at ``p``: at the centre that is the one of clipping."""
     center = evaluator.clip(ball, records, weights)
-    return Reading(center, center if p is ball.center else evaluator.evaluate(p, records, weights))
+    return center if p is ball.center else evaluator.evaluate(p, records, weights)
+
+
+def read_once(evaluator: Evaluator, ball: Ball, p: Array, records: Array, weights: Array | None, keys: Words) -> Reading:
+    """:func:`clipped_pass`, and the fingerprint of the records before they are clipped."""
+    mark = fingerprint(records, weights, keys)
+    return Reading(clipped_pass(evaluator, ball, p, records, weights), mark)
+
+
+def changed() -> RecordsError:
+    """The error for records that are not the same in every pass. It has no numbers, because how many there are may be private."""
+    return RecordsError("the records changed between two passes: give records that are the same every time they are read")
 
 
 def failed(kind: str) -> RecordsError:
@@ -215,7 +242,7 @@ class ChunkedRecords(Records):
         if self._is_small and self._may_keep:
             for weights, chunk in self._chunks(self._open()):
                 self._kept = [chunk]
-                alone = read_once(self.evaluator, self.ball, p, chunk, weights).asked
+                alone = clipped_pass(self.evaluator, self.ball, p, chunk, weights)
             report(alone.count)
             return alone
         total: Reading | None = None
@@ -223,7 +250,9 @@ class ChunkedRecords(Records):
 
         def work(item: tuple[Array | None, Array]) -> tuple[Reading, Array]:
             weights, chunk = item
-            return read_once(self.evaluator, self.ball, p, chunk, weights), chunk
+            if self._may_keep:  # no later pass will read the caller's records again
+                return Reading(clipped_pass(self.evaluator, self.ball, p, chunk, weights), 0), chunk
+            return read_once(self.evaluator, self.ball, p, chunk, weights, self.keys), chunk
 
         with one_blas_thread():
             for part, chunk in in_order(pool(os.getpid()), work, self._chunks(self._open())):
@@ -237,7 +266,7 @@ class ChunkedRecords(Records):
         if self._may_keep:
             self._kept = clipped
         else:
-            self.check_same(total.center)
+            self.check_same(total.mark)
         return total.asked
 
     def _evaluate_kept(self, p: Array, kept: list[Array], report: Report) -> Pass:
@@ -390,18 +419,17 @@ def slices(array: Array, rows: int, room: Room = np.empty) -> Iterator[Array]:
         yield records
 
 
-def read_block(evaluator: Evaluator, ball: Ball, p: Array, block: Any, weights: Array | None) -> Reading:
+def read_block(evaluator: Evaluator, ball: Ball, p: Array, block: Any, weights: Array | None, keys: Words) -> Reading:
     """Reads a block in memory, on one core, in slices that fit the cache."""
     check_shape(block, ball.manifold)
     if weights is not None and len(weights) != len(block):  # compiled code would read past the end
         raise ValueError(f"a block holds {len(block)} records but was declared to hold {len(weights)}")
     rows = max(Pass.BLOCK, _LEAST_BYTES // (8 * math.prod(ball.manifold.point_shape)))
-    nothing = Pass.zero(ball.manifold)
-    total, done = Reading(nothing, nothing), 0
+    total, done = Reading(Pass.zero(ball.manifold), 0), 0
     with one_blas_thread():
         for records in slices(block, rows):
             part = None if weights is None else weights[done : done + len(records)]
-            total = total + read_once(evaluator, ball, p, records, part)
+            total = total + read_once(evaluator, ball, p, records, part, keys)
             done += len(records)
     return total
 

@@ -24,7 +24,7 @@ from geodp.compute.passes import Evaluator, Pass
 from geodp.inputs import Array
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.manifold import Manifold
-from geodp.records.chunks import Reading, Records, Report, check_shape, failed, hiding_error_text, read_block, slices
+from geodp.records.chunks import Reading, Records, Report, Words, check_shape, failed, hiding_error_text, read_block, slices
 
 #: The number of passes that one task adds up.
 _FAN_IN = 16
@@ -49,16 +49,15 @@ class DaskRecords(Records):
         self._weights = None if weights is None else da.from_array(weights, chunks=(x.chunks[0],), name=False)
 
     def evaluate(self, p: Array, report: Report) -> Pass:
-        parts = _map_rows(_BlockPass(self.ball, p, type(self.evaluator)), self._x, self._weights)
-        nothing = Pass.zero(self.ball.manifold)
-        total = Reading(nothing, nothing)
+        parts = _map_rows(_BlockPass(self.ball, p, type(self.evaluator), self.keys), self._x, self._weights)
+        total = Reading(Pass.zero(self.ball.manifold), 0)
         for part in _sums(parts):
             if isinstance(part, str):
                 raise failed(part)
             total = total + part
             report(total.asked.count)
         self.check_count(total.asked.count)
-        self.check_same(total.center)
+        self.check_same(total.mark)
         return total.asked
 
 
@@ -125,8 +124,9 @@ def _length(block: Array) -> NDArray[Any]:
 class _BlockPass:
     """The pass over a block at a point. The point depends on the data, so ``repr``, which Dask may log, does not show it."""
 
-    def __init__(self, ball: Ball, p: Array, kind: type[Evaluator]) -> None:
-        self._ball, self._p, self._kind = ball, p, kind  # all workers must use the same kind, because their sums are added
+    def __init__(self, ball: Ball, p: Array, kind: type[Evaluator], keys: Words) -> None:
+        # all workers must use the same kind, because their sums are added
+        self._ball, self._p, self._kind, self._keys = ball, p, kind, keys
 
     def __call__(self, block: Array, weights: Array | None = None) -> NDArray[Any]:
         ball = self._ball
@@ -134,7 +134,7 @@ class _BlockPass:
             ball.center if np.array_equal(self._p, ball.center) else self._p
         )  # evaluators test by identity whether it is the centre
         try:
-            return _boxed(read_block(self._kind(ball.manifold), ball, p, block, weights))
+            return _boxed(read_block(self._kind(ball.manifold), ball, p, block, weights, self._keys))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # Dask would log its text, and the records with it

@@ -71,7 +71,7 @@ class DaskPersons(Persons):
 
     def select(self, keep: Indices, padding: int = 0) -> DaskPersons:
         rows, starts = chosen_rows(self.starts, keep, padding)
-        x = select_records(self.x, self.manifold, rows, padding)
+        x = select_records(self.x, self.manifold, self.records, rows, padding)
         return DaskPersons(x, self.manifold, self.order[rows], starts, self.records)
 
 

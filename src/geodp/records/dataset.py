@@ -215,7 +215,7 @@ class Members:
         source = (
             self.source.select(keep, padding)
             if isinstance(self.source, Persons)
-            else select_records(self.source, self.manifold, keep, padding)
+            else select_records(self.source, self.manifold, self.count, keep, padding)
         )
         return Members(source, self.manifold, len(keep) + padding, self.dataset)
 

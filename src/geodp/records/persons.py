@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from geodp.inputs import Array, as_numpy, refuse_unreadable
 from geodp.manifolds import Manifold
-from geodp.records.chunks import check_shape, chunks_of, count_records, hiding_error_text, is_dask
+from geodp.records.chunks import changed, check_shape, chunks_of, count_records, hiding_error_text, is_dask
 
 Indices = NDArray[np.int64]
 #: A function of records, and of where each person's records start, that returns one row a person.
@@ -249,6 +249,8 @@ class StreamPersons(Persons):
             waiting = [chunk[inside[-1] :]]
             if len(starts):
                 yield head, starts
+        if first != self._runs[-1]:
+            raise changed()
         if waiting:
             yield np.concatenate(waiting), np.zeros(1, dtype=np.int64)
 
@@ -293,8 +295,8 @@ def check_known(x: Any, manifold: Manifold) -> None:
         raise ValueError("the sizes of the blocks must be known here: call x.compute_chunk_sizes() first")
 
 
-def select_records(x: Any, manifold: Manifold, keep: Indices, padding: int = 0) -> Any:
-    """The records ``keep``, in order, followed by ``padding`` invalid ones: a source of the same kind."""
+def select_records(x: Any, manifold: Manifold, count: int, keep: Indices, padding: int = 0) -> Any:
+    """Of ``count`` records those at ``keep``, in order, followed by ``padding`` invalid ones: a source of the same kind."""
     pad = np.full((padding, *manifold.point_shape), np.nan)
     if is_dask(x):
         da = sys.modules["dask.array"]
@@ -315,6 +317,8 @@ def select_records(x: Any, manifold: Manifold, keep: Indices, padding: int = 0) 
             here = wanted[first : first + len(chunk)]
             first += len(chunk)
             yield chunk[: len(here)][here]
+        if first != count:
+            raise changed()
         if padding:
             yield pad.copy()
 

@@ -180,7 +180,14 @@ class FrechetMean:
 
     def compute(self, x: Any, n: int, progress: Progress | bool | None = None) -> Array:
         """The mean of exactly ``n`` records, to the default tolerance; raises if ``x`` holds another number of records."""
-        records = open_records(one_point_each(x, self.ball), self.ball, None)
+        return self.solve(self.opened(x), n, progress)
+
+    def opened(self, x: Any) -> Records:
+        """The points of ``x``, one for each record or person, clipped into the ball whenever they are read."""
+        return open_records(one_point_each(x, self.ball), self.ball, None)
+
+    def solve(self, records: Records, n: int, progress: Progress | bool | None = None) -> Array:
+        """The mean of exactly ``n`` records that are open. What is read of them later is the same data set."""
         records.check_count(n)
         with followed(progress, "mean") as told:
             return _Solver(records, told).solve(None, least_passes(self.ball, records.evaluator.hessian)).point

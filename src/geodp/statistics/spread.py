@@ -22,7 +22,6 @@ from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import symmetric_from_vector, vector_from_symmetric
-from geodp.records.chunks import open_records
 from geodp.records.sums import sum_over
 from geodp.statistics.counts import NormalCoordinates
 from geodp.statistics.mean import FrechetMean, one_point_each
@@ -142,10 +141,9 @@ class FrechetVariance(_AboutBall):
         FrechetMean(self.domain).check(n)
 
     def compute(self, x: Any, n: int) -> Array:
-        points = one_point_each(x, self.domain)
-        mean = FrechetMean(self.domain).compute(points, n)
-        total = open_records(points, self.domain, None).evaluate(mean, lambda done: None)
-        return np.array([total.square / n])
+        mean = FrechetMean(self.domain)
+        records = mean.opened(x)  # once: the point must be the mean of the very records whose distances are summed
+        return np.array([records.evaluate(mean.solve(records, n), lambda done: None).square / n])
 
 
 @final
