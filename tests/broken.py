@@ -351,7 +351,7 @@ TWINS = [
     _twin("Riemannian Gaussian on hyperbolic space with the flat formula", flat_formula, SADDLE, 1, RHO, 10_000),
     _twin("a tenth too little Gaussian noise", a_tenth_too_little, DISC, 100, GaussianDP(1.5), 40_000),
     _twin("a tenth too little Gaussian noise", a_tenth_too_little, DISC, 100, ZeroConcentratedDP(1.0), 200_000, slow=True),
-    _twin("tangent Laplace with half its noise", LAPLACE, CAP.ball, 100, DELTA, 1500, "exact"),
+    _twin("tangent Laplace with half its noise", LAPLACE, CAP.ball, 100, DELTA, 1500, "exact", slow=True),
     _twin("tangent Laplace with half its noise", LAPLACE, CAP.ball, 100, PureDP(1.0), 6000, "exact", slow=True),
     _twin("tangent Laplace calibrated for 78 dimensions", wrong_dimension, CAP.ball, 100, DELTA, 4000, "exact", slow=True),
     _twin("Riemannian Gaussian on hyperbolic space with the flat formula", flat_formula, SADDLE, 1, MU, 2000, "exact", slow=True),

@@ -33,11 +33,8 @@ distributed = pytest.importorskip("distributed")
 import geodp.records.dask_arrays  # noqa: E402 - it needs Dask
 import geodp.records.dask_files  # noqa: E402 - likewise
 
-#: One process of a parallel run has all of these tests, so that what they share is made once.
-pytestmark = pytest.mark.xdist_group("dask")
-
 BALLS = [Ball(SPD(3), np.eye(3), 1.2), Ball(Sphere(2), Sphere(2).origin, 1.0), Ball(Grassmann(2, 5), Grassmann(2, 5).origin, 0.6)]
-every_ball = pytest.mark.parametrize("ball", BALLS, ids=lambda ball: repr(ball.manifold))
+every_ball = pytest.mark.parametrize("ball", longer(BALLS, BALLS[:1]), ids=lambda ball: repr(ball.manifold))
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +44,12 @@ def client() -> Iterator[Any]:
         distributed.Client(cluster) as connected,
     ):
         yield connected
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a cluster Dask computes in threads of this process."""
+    monkeypatch.setattr(geodp.records.dask_arrays, "_client", lambda: None)
 
 
 def records(ball: Ball, count: int = 8_000) -> np.ndarray:
@@ -75,7 +78,7 @@ def test_the_mean_is_that_of_the_array_in_memory(client: Any, ball: Ball) -> Non
 
 
 @every_ball
-def test_weights_are_those_of_the_records(client: Any, ball: Ball) -> None:
+def test_weights_are_those_of_the_records(threads: None, ball: Ball) -> None:
     x = records(ball, 6000)
     weights = np.random.default_rng(0).exponential(size=len(x)) ** 3
     blocks = da.from_array(x, chunks=(997, *x.shape[1:]))
@@ -86,7 +89,7 @@ def test_weights_are_those_of_the_records(client: Any, ball: Ball) -> None:
         frechet_mean(blocks, ball, weights=weights[1:])
 
 
-def test_blocks_may_be_of_unknown_size_empty_or_cut_across_other_axes(client: Any) -> None:
+def test_blocks_may_be_of_unknown_size_empty_or_cut_across_other_axes(threads: None) -> None:
     ball = BALLS[0]
     x = records(ball, 6000)
     plain = frechet_mean(x, ball)

@@ -28,10 +28,6 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_files, "_BLOCK_BYTES", 8 * 9 * 40)
 
 
-#: One process of a parallel run has all of these tests, so that what they share is made once.
-pytestmark = pytest.mark.xdist_group("dask files")
-
-
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster:

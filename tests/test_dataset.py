@@ -10,6 +10,7 @@ from itertools import combinations, combinations_with_replacement
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -280,6 +281,14 @@ def test_members_are_dropped_uniformly_at_random() -> None:
     seen = Counter(tuple(members.resized(2, chance).source[:, 0]) for _ in range(5000))
     assert set(seen) == {tuple(map(float, pair)) for pair in combinations(range(5), 2)}
     assert sum((count - 500) ** 2 / 500 for count in seen.values()) < chi2.isf(1e-6, 9)
+
+
+@pytest.mark.parametrize(
+    "ids", [[UUID(int=i // 2) for i in range(6)], np.array([True, False] * 3, dtype=object)], ids=["uuid", "bool"]
+)
+def test_persons_may_be_named_by_identifiers_and_truth_values(ids: Any) -> None:
+    """They counted as missing, so nobody was left."""
+    assert open_persons(np.ones((6, 1)), ids, Euclidean(1)).count == len({str(each) for each in ids})
 
 
 def test_missing_members_are_no_points() -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import longer
 from typer.testing import CliRunner
 
 import geodp
@@ -29,6 +30,8 @@ from geodp.cli import app
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)
+#: Pages whose examples take a second or more.
+SECONDS = {"learning.md", "manifold.md", "risk.md", "spread.md"}
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 #: Commands that install, build, or take long; what they run is tested elsewhere.
@@ -47,7 +50,11 @@ def blocks(page: Path) -> list[tuple[str, str, int]]:
     return [(match[1], match[2], text.count("\n", 0, match.start()) + 1) for match in BLOCK.finditer(text)]
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    longer([*PAGES, ROOT / "README.md"], [page for page in [*PAGES, ROOT / "README.md"] if page.name not in SECONDS]),
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_every_block_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")

@@ -315,7 +315,7 @@ def proven_epsilon(first: int, second: int, size: int) -> float:
 @pytest.mark.parametrize(
     ("manifold", "one", "two", "event", "draw", "leaks"),
     [
-        pytest.param(*attack, draw, leaks, marks=pytest.mark.slow if draw is exact_draw and attack is not ATTACKS[0] else ())
+        pytest.param(*attack, draw, leaks, marks=pytest.mark.slow if draw is exact_draw else ())
         for attack in ATTACKS
         for draw, leaks in ((float_draw, True), (exact_draw, False))
     ],

@@ -139,6 +139,7 @@ def test_a_release_that_tells_how_many_records_are_invalid_is_found_out(monkeypa
     assert any("what is said depends on the records" in failure for failure in failures)
 
 
+@pytest.mark.slow
 def test_a_mask_that_is_ignored_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "private_mean", lambda x, *given, **named: private_mean(np.ma.getdata(x), *given, **named))
     monkeypatch.setattr(fuzz, "CONTAINERS", ["masked", "plain"])  # of all kinds, one case in a hundred would be of use here
@@ -146,6 +147,7 @@ def test_a_mask_that_is_ignored_is_found_out(monkeypatch: pytest.MonkeyPatch) ->
     assert any("a mask was ignored" in failure for failure in failures)
 
 
+@pytest.mark.slow
 def test_a_reader_that_unpickles_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def careless(path: Path, *_: object, **__: object) -> None:
         try:

@@ -148,6 +148,7 @@ def test_on_the_plane_the_quadrature_gives_the_formula_itself() -> None:
         assert flat(0.4, 0.3, order) == pytest.approx(order * 0.4**2 / (2.0 * 0.3**2), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [0.3, 0.8])
 def test_on_rotations_the_divergence_keeps_the_bound_in_a_simulation(sigma: float) -> None:
     """``E_P (p/q)`` of order 2 by 200,000 draws of the library's law; the law of SO(3) itself is tested elsewhere."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -32,9 +33,14 @@ def modules() -> Iterator[tuple[str, Path]]:
         yield ".".join(names[:-1] if names[-1] == "__init__" else names), path
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imported(path: Path) -> Iterator[str]:
     """The modules of the package that a file imports when it is loaded or run, not those it needs for types alone."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     for_types = {
         id(inner)
         for node in ast.walk(tree)
@@ -81,7 +87,7 @@ def test_the_inner_layers_do_not_import_the_package_as_users_do() -> None:
 def test_no_module_uses_a_private_name_of_another() -> None:
     found = []
     for module, path in modules():
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         own |= {
             node.target.id for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)

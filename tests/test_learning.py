@@ -419,6 +419,7 @@ def test_a_round_that_forgets_that_a_record_leaves_one_cluster_and_enters_anothe
     assert convicted(cluster_losses(twin, first, second, 40_000), 2.0)
 
 
+@pytest.mark.slow
 def test_clusters_that_tell_their_counts_are_convicted_and_noisy_counts_are_not() -> None:
     """The number of records in the first cluster, exact or noisy, on two data sets of which one record changes its cluster."""
     ball, draws = Ball(Euclidean(1), [0.0], 4.0), 150

@@ -14,9 +14,6 @@ from geodp.inputs import EPSILON, Array
 from geodp.statistics.many import group_means
 from geodp.statistics.mean import default_tolerance, least_passes
 
-#: One worker compiles what the others then find on disk.
-pytestmark = pytest.mark.xdist_group("compiled")
-
 #: Sizes of groups: none, few, blocks of 256 and one more.
 SIZES = [3, 1, 0, 2, 7, 257, 30, 1, 0]
 

@@ -23,9 +23,6 @@ from geodp.inputs import EPSILON
 from geodp.manifolds.functions import vector_from_symmetric
 from geodp.records.chunks import read_block
 
-#: One worker compiles what the others then find on disk.
-pytestmark = pytest.mark.xdist_group("compiled")
-
 FAST = [
     (SPD(2), passes.SPD2),
     (SPD(3), passes.SPD3),

@@ -74,6 +74,7 @@ POPULATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", longer(POPULATIONS, ["on a line of the sphere"]))
 @pytest.mark.parametrize("n", longer([200, 2000], [200]))
 def test_regions_cover_and_equal_groups_are_seldom_told_apart(name: str, n: int) -> None:

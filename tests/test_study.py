@@ -22,9 +22,6 @@ from geodp.study.report import write_report
 from geodp.study.runner import NAMES, Result, load, run
 from geodp.study.table import ResultTable
 
-#: One process of a parallel run has all of these tests, so that what they share is made once.
-pytestmark = pytest.mark.xdist_group("study")
-
 TINY = Settings("tiny", (25, 50), 40, 5, 2000, 2, 20, 200, 4)
 #: Experiments that take next to nothing at the tiny size.
 CHEAP = ("neighbours", "utility", "bounds", "subspaces", "circle")
@@ -177,6 +174,7 @@ def test_the_number_of_processes_does_not_change_a_byte(everything: tuple[Path, 
     assert {name: together[name] for name in cheap} == cheap
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_numbers(tmp_path: Path, cheap: dict[str, bytes]) -> None:
     run(["neighbours"], TINY, 4, tmp_path, processes=1)
     assert csv_files(tmp_path)["neighbours-summary.csv"] != cheap["neighbours-summary.csv"]

@@ -117,6 +117,7 @@ def exact_lengths(manifold: Manifold, family: Family, size: int) -> tuple[Array,
     return np.linalg.vector_norm(z, axis=-1) / noise.scale, z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", longer(FAMILIES, ["gaussian"]))
 def test_exact_draws_reject_a_scale_that_is_wrong_by_three_percent(family: Family) -> None:
     """In 36 dimensions, where lengths vary little: 3% is 6 standard errors of the mean of 1,200 draws. False-alarm rate 1e-4."""

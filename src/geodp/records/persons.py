@@ -12,6 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, final
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +59,8 @@ class Persons(ABC):
 def open_persons(x: Any, ids: Any, manifold: Manifold) -> Persons:
     """The persons that records belong to, by an id for each record: an array or, for records in chunks, a function too.
 
-    The function returns the ids in chunks. Records without an id (``None``, NaN, an empty text) are left out. So the contents
-    of one person's records, ids included, change only that person.
+    The function returns the ids in chunks. Records without an id (``None``, NaN, an empty text) are left out. So what the
+    records of one person hold, and how many they are, changes only that person.
     """
     if is_dask(x):
         from geodp.records.dask_persons import DaskPersons
@@ -133,8 +134,10 @@ def key_of(label: Any) -> str:
     if isinstance(label, int):
         number = int.__pos__(label)
         return str(number) if abs(number) < _LONG else hex(number)
-    if isinstance(label, np.integer):
+    if isinstance(label, np.integer | np.bool_):
         return str(int(label))
+    if type(label) is UUID:
+        return str(label)
     if isinstance(label, float | np.floating):
         real = float.__pos__(label) if isinstance(label, float) else float(label)
         return str(int(real)) if real.is_integer() else "" if math.isnan(real) else repr(real)
