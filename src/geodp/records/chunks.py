@@ -118,16 +118,11 @@ def fingerprint(records: Array, weights: Array | None, keys: Words) -> int:
     return int(hashes.sum())
 
 
-def clipped_pass(evaluator: Evaluator, ball: Ball, p: Array, records: Array, weights: Array | None) -> Pass:
-    """Clips the records in place, and computes their pass at ``p``: at the centre that is the one of clipping."""
+def read_once(evaluator: Evaluator, ball: Ball, p: Array, records: Array, weights: Array | None, keys: Words | None) -> Reading:
+    """Clips the records in place and computes their pass at ``p``; with keys also the fingerprint of the records as they were."""
+    mark = 0 if keys is None else fingerprint(records, weights, keys)
     center = evaluator.clip(ball, records, weights)
-    return center if p is ball.center else evaluator.evaluate(p, records, weights)
-
-
-def read_once(evaluator: Evaluator, ball: Ball, p: Array, records: Array, weights: Array | None, keys: Words) -> Reading:
-    """:func:`clipped_pass`, and the fingerprint of the records before they are clipped."""
-    mark = fingerprint(records, weights, keys)
-    return Reading(clipped_pass(evaluator, ball, p, records, weights), mark)
+    return Reading(center if p is ball.center else evaluator.evaluate(p, records, weights), mark)
 
 
 def changed() -> RecordsError:
@@ -242,17 +237,16 @@ class ChunkedRecords(Records):
         if self._is_small and self._may_keep:
             for weights, chunk in self._chunks(self._open()):
                 self._kept = [chunk]
-                alone = clipped_pass(self.evaluator, self.ball, p, chunk, weights)
+                alone = read_once(self.evaluator, self.ball, p, chunk, weights, None).asked
             report(alone.count)
             return alone
         total: Reading | None = None
         clipped = []
+        keys = None if self._may_keep else self.keys  # what is kept is not read again
 
         def work(item: tuple[Array | None, Array]) -> tuple[Reading, Array]:
             weights, chunk = item
-            if self._may_keep:  # no later pass will read the caller's records again
-                return Reading(clipped_pass(self.evaluator, self.ball, p, chunk, weights), 0), chunk
-            return read_once(self.evaluator, self.ball, p, chunk, weights, self.keys), chunk
+            return read_once(self.evaluator, self.ball, p, chunk, weights, keys), chunk
 
         with one_blas_thread():
             for part, chunk in in_order(pool(os.getpid()), work, self._chunks(self._open())):
