@@ -443,7 +443,18 @@ def test_a_release_of_clusters_says_what_it_is() -> None:
     again = KMeansRelease.from_json(found.to_json())
     assert again.to_json() == found.to_json()
     stored = json.loads(found.to_json())
-    for field, value in (("epsilon", 1.0), ("rounds", 2), ("n", 0), ("unit", "record"), ("counts", [1.0]), ("charge", 3)):
+    wrong: list[tuple[str, Any]] = [
+        ("epsilon", 1.0),
+        ("rounds", 2),
+        ("n", 0),
+        ("unit", "record"),
+        ("counts", [1.0]),
+        ("charge", 3),
+    ]
+    # what follows from other fields, and types that Python takes for numbers
+    wrong += [("n", 101), ("n", 200), ("n", True), ("radius", "4.0"), ("radius", 1e-3), ("reach", 2.5), ("private", 1)]
+    wrong += [("counts", [count + 1.0 for count in stored["counts"]]), ("center", (1e6 * np.eye(3)).tolist())]
+    for field, value in wrong:
         with pytest.raises(ValueError, match="not the JSON text of clusters"):
             KMeansRelease.from_json(json.dumps(stored | {field: value}))
     assert (stored["summary"], stored["epsilon"], stored["rounds"]) == ("clusters", 3.0, 3)
@@ -490,3 +501,24 @@ def test_on_muscle_signals_the_private_classifier_nearly_reaches_that_of_pyriema
     assert not set(data.hold[test]) & set(data.hold[~test])
     other = learning.accuracy(classification.MDM(), data, test, None)
     assert learning.accuracy(PrivateMDM(**learning.BALL, epsilon=4.0), data, test, None) > other - 0.2
+
+
+@pytest.mark.parametrize(
+    ("ball", "sentence"),
+    [
+        *(
+            (Ball(Euclidean(2), [0.0, 0.0], r), "must be between 4e-100 and 2.5e\\+99 for clusters")
+            for r in (1e100, 3e99, 1e-100)
+        ),
+        (Ball(SPD(2), np.eye(2), 150.0), "a radius of 20 would work"),
+    ],
+    ids=repr,
+)
+def test_clusters_in_a_ball_that_floats_cannot_hold_are_refused_before_the_charge(
+    ball: Ball, sentence: str, tmp_path: Path
+) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path / 'budget.db'}")
+    ledger.open("d", epsilon=1)
+    with pytest.raises(ValueError, match=sentence):
+        private_kmeans(np.stack([ball.center] * 50), ball, 2, 1.0, ledger=ledger, dataset="d")
+    assert ledger.spent("d") == 0

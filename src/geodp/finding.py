@@ -65,10 +65,10 @@ from geodp.privacy.cost import (
 from geodp.privacy.neighbours import Unit, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
-from geodp.receipt import SIMULATION, about_point, agrees, cost_in_words, cost_of_parts, from_layout, in_layout, parts_of
+from geodp.receipt import SIMULATION, about_point, agrees, cost_in_words, cost_of_parts, from_layout, in_layout, parts_of, used
 from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.records.sums import rows_over
-from geodp.release import Account, computed, used
+from geodp.release import Account, computed
 from geodp.showing import Row, Shown
 from geodp.statistics.cells import Cubes, Scored, Whole
 from geodp.statistics.counts import Count, NormalCoordinates, TangentMean, beyond, histograms

@@ -63,6 +63,7 @@ from geodp.receipt import (
     cost_of_groups,
     cost_of_parts,
     parts_of,
+    used,
 )
 from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Change, Dataset, DatasetOptions, Labels, Members
@@ -780,14 +781,6 @@ def _compute(jobs: list[_Job]) -> None:
     for job in jobs:
         if job.true is None:
             job.true = job.compute(job.order)
-
-
-def used(noise: Mechanism, count: Array, least: int) -> int:
-    """How many members to use after a noisy count, with a margin so that members are dropped rather than added.
-
-    An added member is invalid, so it counts as the centre of the ball and would pull the mean towards it.
-    """
-    return max(least, math.floor(float(count[0]) - noise.error_quantile(0.9)))
 
 
 def checked_share(share: Any) -> float:
