@@ -129,7 +129,7 @@ class KMeansRelease(Shown):
                 and stored["notion"] == privacy.words
                 and centers.shape == (len(counts), *manifold.point_shape)
                 and manifold.valid(centers).all()
-                and (manifold.dist(ball.center, centers) <= ball.radius * (1.0 + 1e-6)).all()
+                and np.all(manifold.dist(ball.center, centers) <= ball.radius * (1.0 + 1e-6))
                 and counts.ndim == 1
                 and np.isfinite(counts).all()
                 and (not found.private or found.version != __version__ or plan.could_release(counts))
