@@ -38,7 +38,8 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
     rounds : int
         How often centres move. Each round has an equal part of the privacy, and their number is fixed.
     reach : float
-        How far from its centre a record may pull; by default half of the radius. The noise is in proportion to it.
+        How far from its centre a record may pull; by default half of the radius. The noise is in proportion to it. With
+        ``find`` the ball that is found has a radius of at least half of it.
     random_state : int
         Of the public directions in which the centres start. Another one costs another fit.
     transform_private_records : bool
