@@ -468,6 +468,15 @@ def test_a_receipt_whose_parts_do_not_agree_is_refused(change: dict[str, Any]) -
         Release.from_json(json.dumps(stored | change))
 
 
+def test_a_count_that_does_not_lead_to_the_number_of_members_is_refused() -> None:
+    release = private_mean(np.zeros((400, 2)), Ball(Euclidean(2), [0.0, 0.0], 1.0), epsilon=1.0, neighbours="add-remove")
+    stored = json.loads(release.to_json())
+    assert Release.from_json(json.dumps(stored)).n == release.n
+    stored["count"]["value"][0] *= 2.0  # still on its grid
+    with pytest.raises(ValueError, match="its n must be the number that follows from its count"):
+        Release.from_json(json.dumps(stored))
+
+
 @pytest.mark.parametrize(
     "change",
     [

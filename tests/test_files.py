@@ -30,6 +30,7 @@ from geodp import (
     SPDLogEuclidean,
     Sphere,
     data,
+    private_mean,
 )
 from geodp.files import LAYOUTS, FileError, layouts, parse_center, parse_manifold, read_records
 from geodp.inputs import Array
@@ -738,7 +739,6 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.npy", _text(""), SPD(2), {}, "is empty"),
     ("x.parquet", _text(""), SPD(2), {}, "is empty"),
     ("x.csv", _text("\n \n\n"), SPD(2), {}, "must name the columns"),
-    ("x.csv", _text("a,b,c\n"), SPD(2), {}, "has a header but no records"),
     ("x.csv", _text(f"id,a,b,c,d\n{SECRET},1,2,3,4\n"), SPD(2), {}, "has 5 columns (id, a, b, c, d), but SPD(2) is read from"),
     ("x.csv", _text(f"{SECRET},1\n" * 3), SPD(2), {}, "must name the columns, but it has a number or an empty cell"),
     ("x.csv", _text(f"{SECRET},1\n" * 3), SPD(2), {"header": False}, "has no header, so nothing public says"),
@@ -768,7 +768,6 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.npy", _array(np.array([[str(SECRET), "1", "2"]])), SPD(2), {}, "dtype str, but this layout is read from numbers"),
     ("x.npy", _array(np.array([[SECRET]])), Sphere(1), {"layout": "clock"}, "read from clock times as text"),
     ("x.npy", _array(np.array(SECRET)), Euclidean(1), {}, "shape (), which has no records"),
-    ("x.npy", _array(np.zeros((0, 3))), SPD(2), {}, "shape (0, 3), which has no records"),
     ("x.npy", _array(np.full((4, 5), SECRET)), SPD(2), {}, "5 columns in an array of shape (4, 5)"),
     ("x.npy", _array(np.full((4, 5, 2), SECRET)), SPD(2), {}, "arrays of shape (n, 2, 2)"),
     ("x.npy", _array(np.full((4, 2, 2), SECRET)), SPD(2), {"columns": [0, 1, 2]}, "shape (4, 2, 2)"),
@@ -783,7 +782,6 @@ BAD_FILES: list[tuple[str, Callable[[Path], object], Manifold, dict[str, object]
     ("x.parquet", _frame(a=[[SECRET, 1.0]], b=[1.0]), SPD(2), {"layout": "upper"}, "column a besides other columns: choose"),
     ("x.parquet", _frame(a=[[[SECRET, 1.0]]]), Euclidean(2), {}, "2 deep, but a point of Euclidean(2) has shape (2,)"),
     ("x.parquet", _frame(a=[[str(SECRET), "b", "c"]]), Euclidean(1), {}, "has the type list<"),
-    ("x.parquet", lambda path: pandas.DataFrame({"a": [1.0]})[:0].to_parquet(path), SPD(2), {}, "has no records"),
 ]  # fmt: skip
 
 
@@ -1035,3 +1033,19 @@ def test_an_unknown_data_set_is_one_sentence() -> None:
     with pytest.raises(ValueError, match="no data set 'iris': name one of dti_tensors, icu_arrivals"):
         data.load("iris")
     assert (Path(data.__file__).parent / "README.md").read_text(encoding="utf-8").count("Licence") == 2
+
+
+@pytest.mark.parametrize("name", [*(f"x.{extension}" for extension in FORMATS), "x.xlsx", "x.jsonl", "bare.csv"])
+def test_a_file_without_records_is_refused_only_if_their_number_is_public(name: str, tmp_path: Path) -> None:
+    path, ball = tmp_path / name, Ball(Euclidean(2), [0.0, 0.0], 1.0)
+    how = {"header": False} if name == "bare.csv" else {"columns": "a, b"} if name == "x.jsonl" else {}
+    if name == "x.xlsx":
+        pytest.importorskip("openpyxl", reason="openpyxl writes spreadsheets")
+        pandas.DataFrame({"a": [], "b": []}).to_excel(path, index=False)
+    elif name in ("x.jsonl", "bare.csv"):
+        path.touch()
+    else:
+        write(path, np.zeros((0, 2)))
+    assert private_mean(path, ball, epsilon=1.0, neighbours="add-remove", **how).n >= 1
+    with pytest.raises(ValueError, match=r"^the number of records n must be at least 1 but is 0$"):
+        private_mean(path, ball, epsilon=1.0, **how)

@@ -187,7 +187,6 @@ def test_a_type_that_holds_no_numbers_is_refused_and_no_cell_is_quoted() -> None
         (polars.DataFrame({"a": [datetime.datetime(2024, 5, 1)]}), {}, "Datetime"),
         (polars.DataFrame({"a": [["x"]]}), {}, "List"),
         (pandas.DataFrame({"a": [1.0]}), {"layout": "no such"}, "has no layout 'no such'"),
-        (pandas.DataFrame({"a": []}), {}, "the data frame has no records"),
         (pandas.DataFrame([[1.0, SECRET]], columns=["a", "a"]), {}, "several columns of the same name"),
         (pandas.DataFrame({"a": [SECRET], "b": [1.0]}), {}, "has 2 columns (a, b), but Euclidean(1) is read from 1 column"),
         (pandas.DataFrame({"a": [SECRET]}), {"header": True}, "header and mask are for files"),
@@ -300,3 +299,16 @@ def test_those_who_have_arrays_load_no_library_of_data_frames() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False)
     assert (done.stdout, done.stderr) == ("\n", "")
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_frames_without_records_are_refused_only_if_their_number_is_public(lists: bool) -> None:
+    """Neighbours with 1 and with 0 records must fail alike, or not at all."""
+    points = {"p": [[0.1, 0.2]] * 3} if lists else {"a": [0.1] * 3, "b": [0.2] * 3}
+    polar, ball = polars.DataFrame({**points, "who": ["u", "u", "v"]}), Ball(Euclidean(2), [0.0, 0.0], 1.0)
+    panda = pandas.DataFrame({**points, "who": ["u", "u", "v"]})
+    for x in (polar[:0], polar.lazy().head(0), panda[:0], [panda, panda[:0]], [panda[:0]], polar.to_arrow()[:0]):
+        for who in ({"unit": "who"}, {"by": "who", "groups": ["u", "v"], "labels": "private"}):
+            private_mean(x, ball, epsilon=1.0, neighbours="add-remove", columns=list(points), **who)
+    with pytest.raises(ValueError, match=r"^the number of records n must be at least 1 but is 0$"):
+        private_mean(panda[:0], ball, epsilon=1.0, unit="who", columns=list(points))

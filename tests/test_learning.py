@@ -444,7 +444,18 @@ def test_a_release_of_clusters_says_what_it_is() -> None:
     again = KMeansRelease.from_json(found.to_json())
     assert again.to_json() == found.to_json()
     stored = json.loads(found.to_json())
-    for field, value in (("epsilon", 1.0), ("rounds", 2), ("n", 0), ("unit", "record"), ("counts", [1.0]), ("charge", 3)):
+    wrong: list[tuple[str, Any]] = [
+        ("epsilon", 1.0),
+        ("rounds", 2),
+        ("n", 0),
+        ("unit", "record"),
+        ("counts", [1.0]),
+        ("charge", 3),
+    ]
+    # what follows from other fields, and types that Python takes for numbers
+    wrong += [("n", 101), ("n", 200), ("n", True), ("radius", "4.0"), ("radius", 1e-3), ("reach", 2.5), ("private", 1)]
+    wrong += [("counts", [count + 1.0 for count in stored["counts"]]), ("center", (1e6 * np.eye(3)).tolist())]
+    for field, value in wrong:
         with pytest.raises(ValueError, match="not the JSON text of clusters"):
             KMeansRelease.from_json(json.dumps(stored | {field: value}))
     assert (stored["summary"], stored["epsilon"], stored["rounds"]) == ("clusters", 3.0, 3)
@@ -491,3 +502,81 @@ def test_on_muscle_signals_the_private_classifier_nearly_reaches_that_of_pyriema
     assert not set(data.hold[test]) & set(data.hold[~test])
     other = learning.accuracy(classification.MDM(), data, test, None)
     assert learning.accuracy(PrivateMDM(**learning.BALL, epsilon=4.0), data, test, None) > other - 0.2
+
+
+@pytest.mark.parametrize(
+    ("ball", "sentence"),
+    [
+        *(
+            (Ball(Euclidean(2), [0.0, 0.0], r), "must be between 4e-100 and 2.5e\\+99 for clusters")
+            for r in (1e100, 3e99, 1e-100)
+        ),
+        (Ball(SPD(2), np.eye(2), 150.0), "a radius of 20 would work"),
+    ],
+    ids=repr,
+)
+def test_clusters_in_a_ball_that_floats_cannot_hold_are_refused_before_the_charge(
+    ball: Ball, sentence: str, tmp_path: Path
+) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path / 'budget.db'}")
+    ledger.open("d", epsilon=1)
+    with pytest.raises(ValueError, match=sentence):
+        private_kmeans(np.stack([ball.center] * 50), ball, 2, 1.0, ledger=ledger, dataset="d")
+    assert ledger.spent("d") == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (PrivateKMeans(rounds=1000), "at most 100 but is 1000"),
+        (PrivateKMeans(reach=50.0), "at most twice the radius 4 but is 50"),
+        (PrivateKMeans(random_state=-1), "the seed must be at least 0 but is -1"),
+        (PrivateKMeans(n_clusters=0), "the number of clusters must be at least 1 but is 0"),
+        (PrivateFrechetMean(manifold="Euclidean(9)"), "the number of records n must be at least 1 but is 0"),
+        (PrivateFrechetMean(mechanism="foo"), "the mechanism must be one of"),
+        (PrivateFrechetMean(law="foo"), "the law must be one of"),
+        (PrivateFrechetMean(mechanism="tangent", law="gaussian"), "Gaussian noise has no pure epsilon"),
+        (PrivateMDM(law="foo"), "the law must be one of"),
+        (PrivateMDM(mechanism="tangent", law="gaussian"), "Gaussian noise has no pure epsilon"),
+    ],
+)
+def test_what_can_be_wrong_is_said_before_a_fit_is_charged(model: Any, sentence: str, tmp_path: Path) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path / 'budget.db'}")
+    ledger.open("d", epsilon=1)
+    model = clone(model).set_params(find=0.2, radius=4.0, ledger=ledger, dataset="d")
+    with pytest.raises(ValueError, match=sentence):
+        model.fit(X[:0] if model.manifold else X, Y)
+    assert ledger.spent("d") == 0
+
+
+def test_a_search_finds_only_balls_in_which_the_fit_can_go_on() -> None:
+    """Three records and little privacy: noise on the manifold exists for small balls only, and a reach needs a large one."""
+    few = X[:3, :2, :2]
+    with pytest.raises(ValueError, match="An epsilon above"):
+        PrivateFrechetMean(radius=1.0, epsilon=0.001, mechanism="intrinsic").fit(few)
+    means = [PrivateFrechetMean(find=0.2, radius=30.0, epsilon=0.001, mechanism="intrinsic").fit(few) for _ in range(3)]
+    assert all(mean.ball_.radius < 1e-2 for mean in means)
+    same = np.tile(np.eye(2), (500, 1, 1))
+    assert PrivateKMeans(find=0.2, radius=10.0, reach=3.0).fit(same).ball_.radius >= 1.5
+
+
+def test_a_fit_that_fails_after_it_was_paid_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no memory")
+
+    model = PrivateFrechetMean(find=0.2, radius=4.0)
+    with monkeypatch.context() as patch:
+        patch.setattr("geodp.estimator.mean.private_mean", fail)
+        with pytest.raises(RuntimeError, match="no memory"):
+            model.fit(X)
+    with pytest.warns(UserWarning, match="have made 2 releases without a ledger"):
+        model.fit(X)
+
+
+def test_persons_of_a_lazy_frame_are_counted_in_what_was_read() -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"a": [0.1] * 40, "b": [0.2] * 40}).lazy()
+    for model in (PrivateFrechetMean(), PrivateKMeans()):
+        assert model.fit(frame, unit=np.arange(40) // 2).releases_[0].n == 20
+        with pytest.raises(ValueError, match="unit must have one label for each record, but it has fewer"):
+            clone(model).fit(frame, unit=np.arange(20))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -596,6 +597,17 @@ def test_two_stored_means_are_compared(tmp_path: Path) -> None:
     assert wrong.exit_code == 2
     assert "must be a release of private_mean but is of a covariance about the centre" in wrong.stderr
     assert run_command("compare", tmp_path / "a.json", tmp_path / "none.json").exit_code == 2
+
+
+@pytest.mark.parametrize("release", [private_variance, private_covariance])
+@pytest.mark.parametrize("radius", [1e100, 1e99, 1e-99, 1e-100])
+def test_a_radius_whose_square_floats_cannot_hide_is_named_as_the_cause(release: Any, radius: float) -> None:
+    with pytest.raises(
+        ValueError, match=rf"^the radius must be between 1e-60 and 1e\+60 for .* but is {re.escape(f'{radius:g}')}:"
+    ):
+        release(np.zeros((50, 2)), Ball(Euclidean(2), [0.0, 0.0], radius), 1.0)
+    for limit in (1e-60, 1e60):
+        release(np.zeros((50, 2)), Ball(Euclidean(2), [0.0, 0.0], limit), 1.0)
 
 
 # ---------------------------------------------------------------------- pictures

@@ -33,6 +33,7 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
@@ -65,10 +66,10 @@ from geodp.privacy.cost import (
 from geodp.privacy.neighbours import Unit, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
-from geodp.receipt import SIMULATION, about_point, agrees, cost_in_words, cost_of_parts, from_layout, in_layout, parts_of
+from geodp.receipt import SIMULATION, about_point, agrees, cost_in_words, cost_of_parts, from_layout, in_layout, parts_of, used
 from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.records.sums import rows_over
-from geodp.release import Account, computed, used
+from geodp.release import Account, computed
 from geodp.showing import Row, Shown
 from geodp.statistics.cells import Cubes, Scored, Whole
 from geodp.statistics.counts import Count, NormalCoordinates, TangentMean, beyond, histograms
@@ -79,7 +80,14 @@ from geodp.statistics.statistic import Statistic
 if TYPE_CHECKING:
     from geodp.privacy.ledger import Ledger
 
+#: Raises a ``ValueError`` for balls that are of no use. It may depend on public numbers alone.
+Check = Callable[[Ball], None]
 What = Literal["scale", "medians", "cube", "projected mean", "mean", "radius"]
+
+
+def anywhere(ball: Ball) -> None:
+    """The check that every ball passes."""
+
 
 #: The ratio and the number of the radii.
 RATIO, RADII = 1.1, 140
@@ -414,6 +422,7 @@ def private_ball(
     mu: float | None = None,
     *,
     then: Privacy | None = None,
+    check: Check = anywhere,
     ledger: Ledger | None = None,
     dataset: str | None = None,
     entropy: Entropy | None = None,
@@ -437,6 +446,9 @@ def private_ball(
     then
         The privacy of the mean that the ball is for: how much noise it will have decides how many records may be left outside. By
         default as much as is spent here.
+    check
+        A public function that raises a ``ValueError`` for balls in which the later release cannot be made. No such ball is
+        found, so that nothing fails after the search is paid for.
     ledger, dataset
         A budget to charge, before anything is drawn.
     entropy
@@ -451,17 +463,7 @@ def private_ball(
     >>> bool(found.ball.contains(x).mean() > 0.9), found.ball.radius < 3.0
     (True, True)
     """
-    manifold = outer.manifold if isinstance(outer, Ball) else outer
-    if not isinstance(manifold, Manifold):
-        raise TypeError(f"outer must be a wide Ball or a compact manifold but is of type {type(outer).__name__}")
-    if isinstance(outer, Manifold):
-        embedding_of(outer)  # a sentence for spaces without one
-    elif not math.isinf(manifold.injectivity_radius):
-        raise ValueError(f"on {manifold} no ball is needed to start from: give the manifold itself")
-    elif not _possible_radii(manifold, outer.center, outer.radius):
-        raise ValueError(
-            f"float64 resolves no mean of {manifold} near this centre: start from one with a smaller condition number"
-        )
+    manifold = check_start(outer, check)
     privacy = privacy_of(epsilon, delta, rho, mu)
     if then is not None and not isinstance(then, Privacy):
         raise TypeError(f"then must be the privacy of a mean, such as PureDP(0.8), but is {said(then)}")
@@ -487,11 +489,31 @@ def private_ball(
             _used_after_count(privacy, count), SystemRandom() if entropy is None else Random(entropy.read(entropy.open(), 0, 64))
         )
     search = plan_search(outer, members.count, own, then)
-    ball = computed(lambda: _found(members.source, search, entropy))
+    ball = computed(lambda: _found(members.source, search, entropy, check))
     whole = privacy if counted else None
     release = BallRelease(ball, search, dataset, charge, entropy is None, unit, count, whole, members.dataset.notation(manifold))
     account.attach(charge, release.to_json)
     return release
+
+
+def check_start(outer: Ball | Manifold, check: Check = anywhere) -> Manifold:
+    """The manifold of what a search starts from; raises if no ball that passes the check can be found."""
+    manifold = outer.manifold if isinstance(outer, Ball) else outer
+    if not isinstance(manifold, Manifold):
+        raise TypeError(f"outer must be a wide Ball or a compact manifold but is of type {type(outer).__name__}")
+    if isinstance(outer, Manifold):
+        embedding_of(outer)  # a sentence for spaces without one
+    elif not math.isinf(manifold.injectivity_radius):
+        raise ValueError(f"on {manifold} no ball is needed to start from: give the manifold itself")
+    center, reach = (outer.center, outer.radius) if isinstance(outer, Ball) else (manifold.origin, math.inf)
+    if not _possible_radii(manifold, center, reach, check):
+        widest = _possible_radii(manifold, center, reach)
+        if not widest:
+            raise ValueError(
+                f"float64 resolves no mean of {manifold} near this centre: start from one with a smaller condition number"
+            )
+        check(Ball(manifold, center, widest[0]))  # says what is wrong
+    return manifold
 
 
 def _used_after_count(privacy: Privacy, count: float) -> int:
@@ -506,7 +528,7 @@ def search_cost(privacy: Privacy) -> Cost:
     return cost_of_parts([Measurement(Count(), 1, count).noise.cost, cost_of(own)], privacy)
 
 
-def _found(x: Any, search: Search, entropy: Entropy | None) -> Ball:
+def _found(x: Any, search: Search, entropy: Entropy | None, check: Check) -> Ball:
     manifold = search.manifold
     ball = search.start if isinstance(search.start, Ball) else None
     center = manifold.origin if ball is None else ball.center
@@ -514,27 +536,31 @@ def _found(x: Any, search: Search, entropy: Entropy | None) -> Ball:
     last = len(search.steps) - 1
     for i, step in enumerate(search.steps):
         match step.what:
-            case "scale":
-                wide = wide_ball(manifold, center, reach)
-                center, moved = _median_center(x, wide, manifold.scale_directions, step, search.n, entropy)
-                reach += moved
-            case "medians":
-                wide = wide_ball(manifold, center, reach)
-                center, moved = _median_center(x, wide, np.eye(manifold.dim), step, search.n, entropy)
-                reach += moved
-            case "cube":
-                center, moved = _cube_center(x, wide_ball(manifold, center, reach), step, search.n, entropy)
-                reach += moved
-            case "mean":
-                center, moved = _mean_center(x, wide_ball(manifold, center, reach), step, search.n, entropy)
-                reach += moved
             case "projected mean":
                 statistic = ProjectedMean(manifold)
                 noise = step_noise(statistic, search.n, step)
                 center = statistic.embedding.nearest(noise.draw(statistic.compute(x, search.n), entropy).value)
             case "radius":
-                reach = _radius(x, center, reach, search, step, entropy, final=i == last)
+                reach = _radius(x, center, reach, search, step, entropy, check, final=i == last)
+            case _:
+                wide = wide_ball(manifold, center, reach)
+                center, moved = moved_center(wide, _coordinates(x, wide, step, search.n, entropy), check)
+                reach += moved
     return Ball(manifold, center, reach)
+
+
+def _coordinates(x: Any, wide: Ball, step: Step, n: int, entropy: Entropy | None) -> Array:
+    """Normal coordinates of a better centre."""
+    match step.what:
+        case "scale":
+            return _medians(x, wide, wide.manifold.scale_directions, step, n, entropy)
+        case "medians":
+            return _medians(x, wide, np.eye(wide.manifold.dim), step, n, entropy)
+        case "cube":
+            return _cube(x, wide, step, n, entropy)
+        case _:
+            statistic = TangentMean(wide)
+            return step_noise(statistic, n, step).draw(statistic.compute(x, n), entropy).value
 
 
 def wide_ball(manifold: Manifold, center: Array, reach: float) -> Ball:
@@ -547,8 +573,8 @@ def cells_for(count: int) -> int:
     return min(2 ** int(math.log2(_CELLS[0] / count)), _CELLS[1])
 
 
-def _median_center(x: Any, ball: Ball, directions: Array, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:
-    """The medians along directions, by exponential mechanisms over the cells of a grid; and how far that is from the centre.
+def _medians(x: Any, ball: Ball, directions: Array, step: Step, n: int, entropy: Entropy | None) -> Array:
+    """The medians along directions, by exponential mechanisms over the cells of a grid.
 
     The score of a cell is minus the number of records by which it misses the median: the records below its lower end must not be
     more than half, nor those below its upper end fewer. Scores so low that all such cells together are next to never chosen
@@ -565,7 +591,7 @@ def _median_center(x: Any, ball: Ball, directions: Array, step: Step, n: int, en
         those = np.flatnonzero(scores == score)  # also where they are not needed: the time must not tell
         cell = position if score == 0 else int(those[position])
         chosen.append((cell + 0.5) * 2.0 * ball.radius / cells - ball.radius)
-    return moved_center(ball, np.array(chosen) @ directions)
+    return np.array(chosen) @ directions
 
 
 def median_scores(row: Whole, half: int, most: int) -> Whole:
@@ -577,7 +603,7 @@ def median_scores(row: Whole, half: int, most: int) -> Whole:
     return most - np.minimum(most, np.maximum(0, np.maximum(high - row - half, half - high)))
 
 
-def _cube_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:
+def _cube(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None) -> Array:
     """The middle of a cube of normal coordinates that holds many records, by one exponential mechanism over all cubes."""
     cubes = cubes_for(step.privacy, ball.manifold.dim, ball.radius, n)
     vectors = rows_over(x, ball.manifold, NormalCoordinates(ball, n), n)
@@ -588,19 +614,14 @@ def _cube_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None
     else:
         cube = cubes.at(position)
         scored.pass_by(cube)
-    return moved_center(ball, cubes.middle(cube))
+    return cubes.middle(cube)
 
 
-def _mean_center(x: Any, ball: Ball, step: Step, n: int, entropy: Entropy | None) -> tuple[Array, float]:
-    statistic = TangentMean(ball)
-    noise = step_noise(statistic, n, step)
-    return moved_center(ball, noise.draw(statistic.compute(x, n), entropy).value)
-
-
-def moved_center(ball: Ball, coordinates: Array) -> tuple[Array, float]:
+def moved_center(ball: Ball, coordinates: Array, check: Check = anywhere) -> tuple[Array, float]:
     """The point with these normal coordinates, shortened to the ball and to what floats can hold, and its distance.
 
-    Floats must hold means in some ball about it. If they do so nowhere near, it is the centre.
+    Floats must hold means in some ball about it, and some ball about it must pass the check. If they do so nowhere near, it is
+    the centre.
     """
     manifold = ball.manifold
     length = float(np.linalg.vector_norm(coordinates))
@@ -608,16 +629,19 @@ def moved_center(ball: Ball, coordinates: Array) -> tuple[Array, float]:
     for _ in range(_MOST_TRIES):
         with np.errstate(all="ignore"):
             point = manifold.raw_project(manifold.raw_exp(ball.center, manifold.raw_tangent(ball.center, coordinates)))
-        if manifold.valid(point) and any(_mean_possible(manifold, point, part * ball.radius) for part in (1e-3, 0.03, 1.0)):
+        held = manifold.valid(point) and any(_mean_possible(manifold, point, part * ball.radius) for part in (1e-3, 0.03, 1.0))
+        if held and (check is anywhere or _possible_radii(manifold, point, ball.radius, check)):
             return point, float(np.linalg.vector_norm(coordinates))
         coordinates = 0.9 * coordinates
     return ball.center, 0.0
 
 
-def _radius(x: Any, center: Array, reach: float, search: Search, step: Step, entropy: Entropy | None, *, final: bool) -> float:
+def _radius(
+    x: Any, center: Array, reach: float, search: Search, step: Step, entropy: Entropy | None, check: Check, *, final: bool
+) -> float:
     """A radius about the centre, by the exponential mechanism over those of balls in which a mean can be released."""
     manifold, n = search.manifold, search.n
-    radii = _possible_radii(manifold, center, reach)
+    radii = _possible_radii(manifold, center, reach, check)
     without_cut_locus = math.isinf(manifold.injectivity_radius)
     wide = Ball(manifold, center, radii[0]) if without_cut_locus else wide_ball(manifold, center, math.inf)
     counts = beyond(x, wide, np.array(radii), n)
@@ -655,24 +679,28 @@ def radius_target(then: Privacy, privacy: Privacy, manifold: Manifold, n: int, f
     return round(min(max(balanced, _told(privacy, n)), 0.5 * n))
 
 
-def _possible_radii(manifold: Manifold, center: Array, reach: float) -> list[float]:
-    """A geometric grid, the largest first, of radii up to ``reach`` of balls in which means can be released; maybe empty."""
+def _possible_radii(manifold: Manifold, center: Array, reach: float, check: Check = anywhere) -> list[float]:
+    """A geometric grid, the largest first, of radii up to ``reach`` of balls in which means can be released and which pass the
+    check; maybe empty."""
     limit = 0.999 * Ball(manifold, center, 1e-3).max_radius
     largest = min(reach, limit)
     tries = 0
-    while not _mean_possible(manifold, center, largest):
+    while not _mean_possible(manifold, center, largest, check):
         largest, tries = largest / RATIO, tries + 1
         if tries > _MOST_TRIES:
             return []
     radii = [largest * RATIO**-i for i in range(RADII)]
     # rounding about a far centre does not shrink with the radius, so those below some radius may be impossible
-    count = bisect_left(range(1, RADII + 1), True, key=lambda i: not _mean_possible(manifold, center, radii[i - 1]))
+    count = bisect_left(range(1, RADII + 1), True, key=lambda i: not _mean_possible(manifold, center, radii[i - 1], check))
     return radii[:count]
 
 
-def _mean_possible(manifold: Manifold, center: Array, radius: float) -> bool:
+def _mean_possible(manifold: Manifold, center: Array, radius: float, check: Check = anywhere) -> bool:
     try:
-        ball = Ball(manifold, center, radius)
-    except ValueError:  # so wide that distances in it overflow
+        ball = Ball(manifold, center, radius)  # may be so wide that distances in it overflow
+        possible = FrechetMean(ball).possible
+        if possible:
+            check(ball)
+    except ValueError:
         return False
-    return FrechetMean(ball).possible
+    return possible

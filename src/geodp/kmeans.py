@@ -32,7 +32,7 @@ from geodp._version import __version__
 from geodp.compute.passes import reproducible
 from geodp.files import parse_manifold
 from geodp.finding import moved_center, wide_ball
-from geodp.inputs import Array, is_line, moderate_length, real_number, whole_number
+from geodp.inputs import LONGEST, SHORTEST, Array, is_line, moderate_length, real_number, whole_number
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
 from geodp.mechanisms.mechanism import Mechanism
@@ -40,11 +40,12 @@ from geodp.privacy.cost import Cost, PureCost, cost_from_dict, pure_epsilon
 from geodp.privacy.neighbours import Unit, replace_one
 from geodp.privacy.notions import Privacy, PureDP, privacy_of
 from geodp.privacy.splitting import split
-from geodp.receipt import SIMULATION, cost_in_words, cost_of_parts
+from geodp.receipt import SIMULATION, agrees, cost_in_words, cost_of_parts
 from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import Account, computed
 from geodp.showing import Row, Shown
 from geodp.statistics.clusters import ClusterSums
+from geodp.statistics.mean import FrechetMean
 
 if TYPE_CHECKING:
     from geodp.privacy.ledger import Ledger
@@ -100,6 +101,7 @@ class KMeansRelease(Shown):
                 "radius": self.ball.radius,
                 "reach": self.reach,
                 "rounds": self.rounds,
+                "scale": _plans(self.ball, len(self.centers), self.reach, self.n, self.privacy, self.rounds)[0].noise.scale,
                 "dataset": self.dataset,
                 "charge": self.charge,
             },
@@ -115,27 +117,29 @@ class KMeansRelease(Shown):
             ball = Ball(manifold, stored["center"], stored["radius"])
             privacy = privacy_of(*(stored.get(name) for name in ("epsilon", "delta", "rho", "mu")))
             centers, counts = np.asarray(stored["centers"], dtype=np.float64), np.asarray(stored["counts"], dtype=np.float64)
-            n, rounds = whole_number(stored["n"], 1, "n"), checked_rounds(stored["rounds"])
-            cost = _cost(_plans(ball, len(centers), stored["reach"], n, privacy, rounds), privacy)
+            plan = plan_kmeans(ball, len(centers), stored["n"], privacy, stored["rounds"], stored["reach"])
             unit, dataset, charge = stored["unit"], stored["dataset"], stored["charge"]
             found = cls(
-                centers, counts, ball, stored["reach"], rounds, n, privacy, cost, unit, dataset, charge, stored["private"],
-                stored["geodp"],
+                centers, counts, ball, plan.reach, len(plan.rounds), plan.n, privacy, plan.cost, unit, dataset, charge,
+                stored["private"], stored["geodp"],
             )  # fmt: skip
             if (
                 stored["summary"] == "clusters"
-                and cost == cost_from_dict(stored["cost"])
+                and found.cost == cost_from_dict(stored["cost"])
                 and stored["notion"] == privacy.words
                 and centers.shape == (len(counts), *manifold.point_shape)
                 and manifold.valid(centers).all()
+                and np.all(manifold.dist(ball.center, centers) <= ball.radius * (1.0 + 1e-6))
                 and counts.ndim == 1
                 and np.isfinite(counts).all()
+                and (not found.private or found.version != __version__ or plan.could_release(counts))
                 and unit in get_args(Unit)
                 and stored["neighbours"] == found.neighbours
                 and isinstance(stored["private"], bool)
                 and (charge is None if dataset is None else is_line(dataset) and type(charge) is int and charge > 0)
                 and (stored["private"] or dataset is None)  # a simulation charges no budget
                 and is_line(stored["geodp"])
+                and (found.version != __version__ or agrees(stored, json.loads(found.to_json())))
             ):
                 return found
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
@@ -216,11 +220,6 @@ def private_kmeans(
     """
     checked_ball(ball)
     privacy = privacy_of(epsilon, delta, rho, mu)
-    clusters, rounds = whole_number(clusters, 1, "the number of clusters"), checked_rounds(rounds)
-    seed = whole_number(seed, 0, "the seed")
-    reach = 0.5 * ball.radius if reach is None else moderate_length(real_number(reach, "the reach"), "the reach")
-    if not 0.0 < reach <= 2.0 * ball.radius:
-        raise ValueError(f"the reach must be above 0 and at most twice the radius {ball.radius:g} but is {reach:g}")
     account = Account.of(ledger, dataset, simulate)
     if simulate is not None and not isinstance(simulate, np.random.Generator):
         raise TypeError(f"simulate must be a numpy.random.Generator but is of type {type(simulate).__name__}")
@@ -230,21 +229,79 @@ def private_kmeans(
     account.check_open()
     members = data.open(ball.manifold)
     unit: Unit = "record" if data.unit is None else "person"
-    plans = _plans(ball, clusters, reach, members.count, privacy, rounds)
-    cost = _cost(plans, privacy)
+    plan = plan_kmeans(ball, clusters, members.count, privacy, rounds, reach, seed)
+    cost, moves = plan.cost, plan.rounds
     account.check(cost, privacy, replace_one(unit))
-    search = _Search(ball, clusters, np.random.default_rng(seed))
-    charge = account.charge(cost, privacy, f"{clusters} clusters on {ball.manifold}", replace_one(unit))
+    search = _Search(ball, plan.clusters, np.random.default_rng(plan.seed))
+    charge = account.charge(cost, privacy, f"{plan.clusters} clusters on {ball.manifold}", replace_one(unit))
     if simulate is not None:
         with reproducible():
-            counts = computed(lambda: search.run(members.source, plans, simulate))
+            counts = computed(lambda: search.run(members.source, moves, simulate))
     else:
-        counts = computed(lambda: search.run(members.source, plans, None))
+        counts = computed(lambda: search.run(members.source, moves, None))
     release = KMeansRelease(
-        search.centers, counts, ball, reach, rounds, members.count, privacy, cost, unit, dataset, charge, simulate is None
+        search.centers,
+        counts,
+        ball,
+        plan.reach,
+        len(moves),
+        members.count,
+        privacy,
+        cost,
+        unit,
+        dataset,
+        charge,
+        simulate is None,
     )
     account.attach(charge, release.to_json)
     return release
+
+
+@final
+@dataclass(frozen=True)
+class KMeansPlan:
+    """What :func:`private_kmeans` will do, from public numbers alone."""
+
+    clusters: int
+    n: int
+    reach: float
+    seed: int
+    rounds: list[_Round]
+    cost: Cost
+
+    def could_release(self, counts: Array) -> bool:
+        """Whether the last round can have drawn these counts: exact draws in a flat space are on a public grid."""
+        last = self.rounds[-1]
+        unit = last.sums.weight / self.n
+        steps = np.round(counts * unit / last.noise.grid)
+        # the same operations as those on a draw; where steps are many, the division may be wrong by one
+        near = [(steps + i) * last.noise.grid * self.n / last.sums.weight for i in (-1.0, 0.0, 1.0)]
+        return bool((np.stack(near) == counts).any(axis=0).all())
+
+
+def plan_kmeans(
+    ball: Ball, clusters: Any, n: int, privacy: Privacy, rounds: Any = 3, reach: Any = None, seed: Any = 0
+) -> KMeansPlan:
+    """The plan of clusters among ``n`` records. Raises whatever may be wrong, so that nothing fails after a charge.
+
+    *Centres anywhere in the ball.* Each of them needs a ball of four radii about it that floats hold. Means are possible in a
+    ball only if rounding is less than a tenth of its radius, for which curvature limits the radius to about 20. About every point
+    of such a ball, floats hold one of four radii with many orders of magnitude to spare, if its radius is a moderate length.
+    """
+    clusters, rounds = whole_number(clusters, 1, "the number of clusters"), checked_rounds(rounds)
+    seed = whole_number(seed, 0, "the seed")
+    least, most = SHORTEST / _AGAIN, LONGEST / _WIDE
+    if not least <= ball.radius <= most:
+        raise ValueError(
+            f"the radius must be between {least:g} and {most:g} for clusters but is {ball.radius:g}: choose other units"
+        )
+    reach = 0.5 * ball.radius if reach is None else moderate_length(real_number(reach, "the reach"), "the reach")
+    if not 0.0 < reach <= 2.0 * ball.radius:
+        raise ValueError(f"the reach must be above 0 and at most twice the radius {ball.radius:g} but is {reach:g}")
+    n = whole_number(n, 1, "the number of records n")
+    FrechetMean(ball).check(n)
+    moves = _plans(ball, clusters, reach, n, privacy, rounds)
+    return KMeansPlan(clusters, n, reach, seed, moves, cost_of_parts([move.cost for move in moves], privacy))
 
 
 def checked_rounds(rounds: Any) -> int:
@@ -282,8 +339,8 @@ class _Round:
     def shrunk(self, sums: Array) -> Array:
         """Noisy sums, shortened by what noise adds to their squared lengths on average; those shorter than that to zero."""
         noise = self.noise.expected_error() * self.n * math.sqrt(self.sums.manifold.dim / self.sums.codomain.dim)
-        squares = np.vecdot(sums, sums)[:, None]
-        return sums * np.maximum(0.0, 1.0 - noise**2 / np.maximum(squares, noise**2))
+        lengths = np.linalg.vector_norm(sums, axis=-1, keepdims=True)
+        return sums * (1.0 - (noise / np.maximum(lengths, noise)) ** 2)
 
     def drawn(self, x: Any, around: list[Ball], simulate: np.random.Generator | None) -> tuple[Array, Array]:
         """Noisy counts and noisy sums of coordinates, a row a cluster."""
@@ -299,10 +356,6 @@ class _Round:
 
 def _plans(ball: Ball, clusters: int, reach: float, n: int, privacy: Privacy, rounds: int) -> list[_Round]:
     return [_Round.of(ball, clusters, reach, n, part) for part in split(privacy, [1.0 / rounds] * rounds)]
-
-
-def _cost(plans: list[_Round], privacy: Privacy) -> Cost:
-    return cost_of_parts([plan.cost for plan in plans], privacy)
 
 
 @final

@@ -11,7 +11,7 @@ from typing import final
 
 from geodp.inputs import whole_number
 from geodp.laws.flat import Family
-from geodp.mechanisms.choice import Candidate, Hidden, MechanismName, candidates, choose
+from geodp.mechanisms.choice import Candidate, Hidden, MechanismName, candidates, choose, usable
 from geodp.mechanisms.mechanism import Mechanism
 from geodp.mechanisms.tangent import stretch_of_log
 from geodp.privacy.notions import Privacy
@@ -76,6 +76,10 @@ class Measurement:
     def noise(self) -> Mechanism:
         """The mechanism; raises if there is none."""
         return choose(self.hidden, self.privacy, self.mechanism, self.law, self.project)
+
+    def check(self) -> None:
+        """Raises if there is no mechanism, as :attr:`noise` does, but computes no errors."""
+        usable(self.hidden, self.privacy, self.mechanism, self.law, self.project)
 
     def candidates(self) -> list[Candidate]:
         """All mechanisms. Those that cannot be used have a reason."""

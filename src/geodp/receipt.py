@@ -59,6 +59,14 @@ def parts_of(privacy: Privacy, counted: bool, coverage: float) -> tuple[list[Pri
     return set_aside(privacy, [COUNT_SHARE] * counted + [coverage] * (coverage > 0.0))
 
 
+def used(noise: Mechanism, count: Array, least: int) -> int:
+    """How many members to use after a noisy count, with a margin so that members are dropped rather than added.
+
+    An added member is invalid, so it counts as the centre of the ball and would pull the mean towards it.
+    """
+    return max(least, math.floor(float(count[0]) - noise.error_quantile(0.9)))
+
+
 @dataclass(frozen=True, eq=False)
 class Release(Shown):
     """A private summary and how it was made: public parameters and nothing else.
@@ -864,7 +872,15 @@ def _stored_parts(stored: Stored, privacy: Privacy, ball: Ball | None) -> dict[s
         whom = (None, None) if name == "count" else (stored["n"], ball)
         if part.statistic.kind != name or not same or part.dataset is not None or not _is_about(part, *whom):
             raise _InvalidField(f"its {name} must be a {name} of the same data with its part of the privacy")
+        if name == "count" and part.version == __version__ and not _used_after(part, stored["n"]):
+            raise _InvalidField("its n must be the number that follows from its count")
     return found
+
+
+def _used_after(count: Release, n: Any) -> bool:
+    """Whether so many members can have been used after a count. The least number that noise may need is a power of two."""
+    usual = used(count.noise, count.value, 1)
+    return bool(n == usual or (_is_whole(n) and n > usual and n.bit_count() == 1))
 
 
 def _is_about(part: Release, n: int | None, ball: Ball | None) -> bool:
@@ -885,9 +901,9 @@ def agrees(stored: Any, derived: Any) -> bool:
         return isinstance(stored, dict) and all(agrees(stored[name], derived[name]) for name in derived if name in stored)
     if isinstance(derived, list):
         return isinstance(stored, list) and len(stored) == len(derived) and all(map(agrees, stored, derived))
-    if isinstance(derived, float) and isinstance(stored, float | int):
+    if isinstance(derived, float) and isinstance(stored, float | int) and not isinstance(stored, bool):
         return math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12)
-    return bool(stored == derived)
+    return isinstance(stored, bool) == isinstance(derived, bool) and bool(stored == derived)
 
 
 def _stored_value(stored: Stored, made: Kind, statistic: Statistic, manifold: Manifold) -> tuple[Array, Array | None]:

@@ -63,6 +63,7 @@ from geodp.receipt import (
     cost_of_groups,
     cost_of_parts,
     parts_of,
+    used,
 )
 from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Change, Dataset, DatasetOptions, Labels, Members
@@ -582,12 +583,32 @@ class Order:
         parts = [part.cost(1) for part in (self.count, self.cover) if part is not None]
         return cost_of_parts([*parts, own], self.privacy)
 
+    def check(self, n: int) -> None:
+        """Raises if there is no noise for ``n`` members or, if that number is private, for no number of them."""
+        if self.counted:
+            self.least()
+        else:
+            self.measurement(n).check()
+
+    def about(self, data: Dataset) -> Order:
+        """The same order for these data: whom it protects."""
+        counted = data.neighbours == "add-remove"
+        return replace(self, unit=unit_of(data), counted=counted, neighbours=protected_neighbours(data))
+
+    def of_group(self, data: Dataset) -> Order:
+        """What each group gets of an order about these data."""
+        if data.labels == "public":
+            return self
+        # a record that changes its group leaves one group and enters another, so two releases must each protect it
+        share = self.privacy if self.counted else halves(self.privacy)
+        return replace(self, privacy=share, counted=True, neighbours=add_or_remove_one(self.unit))
+
     def least(self) -> int:
         """The smallest number of members for which there is noise. On compact spaces it may be more than one."""
         least = 1
         while True:
             try:
-                assert self.measurement(least).noise
+                self.measurement(least).check()
                 return least
             except ValueError:
                 least *= 2
@@ -682,16 +703,10 @@ def released(
     _check_options(None, simulate)
     account.check_open()
     members = data.open(order.manifold)
-    unit, counted = unit_of(data), data.neighbours == "add-remove"
-    written = members.dataset.notation(order.manifold)
-    order = replace(order, unit=unit, counted=counted, neighbours=protected_neighbours(data), written=written)
+    whole = replace(order.about(data), written=members.dataset.notation(order.manifold))
     if data.by is None:
-        return _one_release(_Job(order, members, simulate, progress), account)
-    whole = order
-    if data.labels == "private":
-        # a record that changes its group leaves one group and enters another, so two releases must each protect it
-        share = order.privacy if counted else halves(order.privacy)
-        order = replace(order, privacy=share, counted=True, neighbours=add_or_remove_one(unit))
+        return _one_release(_Job(whole, members, simulate, progress), account)
+    order = whole.of_group(data)
     groups = members.groups()
     jobs: dict[Any, _Job] = {name: _Job(order, members.select(keep), simulate) for name, keep in groups.items()}
     for job in jobs.values():
@@ -780,14 +795,6 @@ def _compute(jobs: list[_Job]) -> None:
     for job in jobs:
         if job.true is None:
             job.true = job.compute(job.order)
-
-
-def used(noise: Mechanism, count: Array, least: int) -> int:
-    """How many members to use after a noisy count, with a margin so that members are dropped rather than added.
-
-    An added member is invalid, so it counts as the centre of the ball and would pull the mean towards it.
-    """
-    return max(least, math.floor(float(count[0]) - noise.error_quantile(0.9)))
 
 
 def checked_share(share: Any) -> float:

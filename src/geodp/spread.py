@@ -44,6 +44,8 @@ About = Literal["center", "mean"]
 
 #: With this probability no eigenvalue is further from the true one than the level of the noise.
 CONFIDENCE = 0.95
+#: Radii whose squares leave twenty orders of magnitude, up to the largest and the smallest noise, to the privacy and to ``n``.
+_SMALLEST, _LARGEST = 1e-60, 1e60
 #: The number of random matrices for the law of the largest eigenvalue of noise, and the limit for the sum of their cubed sizes.
 _SPECTRA, _MOST_WORK = 4000, 40_000_000
 
@@ -451,7 +453,7 @@ def private_variance(
     """
     data = Dataset.of(x, who)
     kind = Variance if _checked(about) == "center" else FrechetVariance
-    statistic = kind(checked_ball(ball), data.unit is not None)
+    statistic = kind(_with_squares(ball), data.unit is not None)
     return released(Order(statistic, privacy_of(epsilon, delta, rho, mu)), data, ledger, dataset, simulate)
 
 
@@ -529,8 +531,19 @@ def private_covariance(
     """
     data = Dataset.of(x, who)
     kind = SecondMoment if _checked(about) == "center" else Covariance
-    statistic = kind(checked_ball(ball), data.unit is not None)
+    statistic = kind(_with_squares(ball), data.unit is not None)
     return released(Order(statistic, privacy_of(epsilon, delta, rho, mu)), data, ledger, dataset, simulate)
+
+
+def _with_squares(ball: Ball) -> Ball:
+    """The ball, if floats hold noise for squares of its radius, with room for every usual number of records and privacy."""
+    radius = checked_ball(ball).radius
+    if not _SMALLEST <= radius <= _LARGEST:
+        raise ValueError(
+            f"the radius must be between {_SMALLEST:g} and {_LARGEST:g} for a variance or a covariance but is {radius:g}: "
+            "floats hold no noise for other squares, choose other units"
+        )
+    return ball
 
 
 def _checked(about: About) -> About:

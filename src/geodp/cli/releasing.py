@@ -276,7 +276,7 @@ def check(
             rows = np.flatnonzero(which)
             table.add_row(name, str(len(rows)), ", ".join(map(str, rows[:10])) + (" ..." if len(rows) > 10 else ""))
         screen.print(table)
-        if not valid.any():
+        if len(x) > 0 and not valid.any():
             print("None of the records is a point. Check that rows match the header, and set --layout.")
         print(_MAY_FIX)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -21,10 +22,11 @@ from geodp.mechanisms.choice import MechanismName
 from geodp.privacy.neighbours import add_or_remove_one, change_one
 from geodp.privacy.notions import Privacy
 from geodp.privacy.splitting import split
-from geodp.receipt import Release
-from geodp.records.dataset import Change, Dataset, Labels
+from geodp.records.dataset import Change, Dataset, Labels, Members
 from geodp.records.persons import check_length, key_of, whole
-from geodp.release import private_mean, private_projected_mean
+from geodp.release import Order, private_mean, private_projected_mean
+from geodp.statistics.mean import FrechetMean
+from geodp.statistics.projected import ProjectedMean
 
 #: Whether a person's records are all of one class, or may be of any.
 UnitIn = Literal["one class", "all classes"]
@@ -144,45 +146,53 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
         together = self._one_class_each() or ids is None
         if self.neighbours == "add-remove":
             fit.neighbours = add_or_remove_one(fit.unit) if together else change_one(fit.unit)
-        parts = [fit.own] if together else split(fit.own, [1.0 / len(names)] * len(names))
-        groups: Any = {"by": labels, "groups": names.tolist(), "labels": self.labels, "neighbours": self.neighbours}
         if together:
-            # a sentence about public labels comes before anything is paid
-            Dataset(records, unit=ids, **groups).open(self.manifold_).groups()
-        elif self.labels == "public":
-            known = {key_of(label) for label in labels.tolist()}
-            missing = next((name for name in names.tolist() if key_of(name) not in known), None)
-            if missing is not None:
-                raise ValueError(f"no record is of class {missing!r}: leave it out, or make labels private")
-        fit.pay(parts)
-        place = fit.place(records, unit=ids, neighbours=self.neighbours)
-        if together:
-            means = self._means(records, place, fit.own, unit=ids, **groups, **fit.options)
-            fit.releases.append(means)
-            values = [means[name] for name in names.tolist()]
+            groups: Any = {"by": labels, "groups": names.tolist(), "labels": self.labels, "neighbours": self.neighbours}
+            asked = [(Dataset(records, unit=ids, **groups), fit.own)]
         else:
-            each = zip(names.tolist(), parts, strict=True)
-            values = [self._mean_of(name, records, labels, ids, place, part, **fit.options) for name, part in each]
-            fit.releases += values
+            each = split(fit.own, [1.0 / len(names)] * len(names))
+            asked = list(zip(self._classes(records, labels, ids, names), each, strict=True))
+        # a sentence about public labels comes before anything is paid
+        sizes = [_sizes(data.open(self.manifold_)) for data, _ in asked]
+
+        def check(place: Ball | Manifold) -> None:
+            for (data, part), counts in zip(asked, sizes, strict=True):
+                order = self._order(place, part, ids is not None).about(data).of_group(data)
+                for n in counts:
+                    order.check(n)
+
+        fit.pay([part for _, part in asked], check)
+        place = fit.place(records, unit=ids, neighbours=self.neighbours)
+        means = [self._means(data, place, part, **fit.options) for data, part in asked]
+        fit.releases += means
         fit.end()
         self.classes_, self.ball_ = names, place if isinstance(place, Ball) else None
+        values = [means[0][name] for name in names.tolist()] if together else means
         self.means_: Array = np.stack([release.value for release in values])
         return self
 
-    def _means(self, x: Any, place: Ball | Manifold, part: Privacy, **more: Any) -> Any:
+    def _order(self, place: Ball | Manifold, part: Privacy, persons: bool) -> Order:
         if isinstance(place, Ball):
-            return private_mean(x, place, **part.parameters(), mechanism=self.mechanism, law=self.law, **more)
+            return Order(FrechetMean(place, persons=persons), part, self.mechanism, self.law)
         if self.mechanism != "auto" or self.law is not None:
             raise ValueError("projected means, without a ball, have a noise of their own: leave out mechanism and law")
-        return private_projected_mean(x, place, **part.parameters(), **more)
+        return Order(ProjectedMean(place), part)
 
-    def _mean_of(self, name: Any, x: Array, labels: Any, ids: Any, place: Ball | Manifold, part: Privacy, **more: Any) -> Release:
-        """The mean of one class, about persons who may be in others too."""
+    def _means(self, data: Dataset, place: Ball | Manifold, part: Privacy, **more: Any) -> Any:
+        if isinstance(place, Ball):
+            return private_mean(data, place, **part.parameters(), mechanism=self.mechanism, law=self.law, **more)
+        return private_projected_mean(data, place, **part.parameters(), **more)
+
+    def _classes(self, x: Array, labels: NDArray[Any], ids: Any, names: NDArray[Any]) -> Iterator[Dataset]:
+        """The records of each class, about persons who may be in others too."""
         keys = np.array([key_of(label) for label in labels.tolist()])
-        inside = np.flatnonzero(keys == key_of(name))
         # who is in a class is private with its labels: then the number of persons is, too
-        hidden = "add-remove" if self.labels == "private" else self.neighbours
-        return self._means(x[inside], place, part, unit=ids[inside], neighbours=hidden, **more)
+        hidden: Change = "add-remove" if self.labels == "private" else self.neighbours
+        for name in names.tolist():
+            inside = np.flatnonzero(keys == key_of(name))
+            if self.labels == "public" and len(inside) == 0:
+                raise ValueError(f"no record is of class {name!r}: leave it out, or make labels private")
+            yield Dataset(x[inside], unit=ids[inside], neighbours=hidden)
 
     def _labels(self, y: Any, n: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """The label of each record, and the classes. Of private labels nothing is looked at but how many there are."""
@@ -233,3 +243,8 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
     def predict_proba(self, X: ArrayLike) -> Array:
         """The softmax of the negative squared distances, as pyRiemann has it; no class counts more for being frequent."""
         return np.asarray(softmax(-(self.transform(X) ** 2), axis=1))
+
+
+def _sizes(members: Members) -> list[int]:
+    """The number of members or, with groups, of those of each; an empty group has a release that says nothing."""
+    return [members.count] if members.dataset.by is None else [max(1, len(keep)) for keep in members.groups().values()]

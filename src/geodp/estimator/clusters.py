@@ -9,10 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from geodp.estimator.common import Fit, PrivateEstimator, distances, read_records, read_unit, refuse_unless_asked
+from geodp.estimator.common import Fit, PrivateEstimator, distances, needed_ball, read_records, read_unit, refuse_unless_asked
 from geodp.inputs import Array
-from geodp.kmeans import private_kmeans
+from geodp.kmeans import plan_kmeans, private_kmeans
 from geodp.manifolds import Manifold
+from geodp.manifolds.ball import Ball
+from geodp.records.dataset import Dataset
 
 
 class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -36,7 +38,8 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
     rounds : int
         How often centres move. Each round has an equal part of the privacy, and their number is fixed.
     reach : float
-        How far from its centre a record may pull; by default half of the radius. The noise is in proportion to it.
+        How far from its centre a record may pull; by default half of the radius. The noise is in proportion to it. With
+        ``find`` the ball that is found has a radius of at least half of it.
     random_state : int
         Of the public directions in which the centres start. Another one costs another fit.
     transform_private_records : bool
@@ -102,10 +105,15 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
 
         ``unit`` says for each record whose it is: then a person counts once, shared out over the clusters of its records.
         """
-        records, unit = read_records(self, X, fitting=True), read_unit(unit, X)
-        fit = Fit(self, "record" if unit is None else "person")
-        fit.pay([fit.own])
-        ball = fit.ball(records, unit=unit)
+        records = read_records(self, X, fitting=True)
+        unit = read_unit(unit, records)
+        fit, n = Fit(self, "record" if unit is None else "person"), Dataset(records, unit=unit).open(self.manifold_).count
+
+        def check(place: Ball | Manifold) -> None:
+            plan_kmeans(needed_ball(place), self.n_clusters, n, fit.own, self.rounds, self.reach, self.random_state)
+
+        fit.pay([fit.own], check)
+        ball = needed_ball(fit.place(records, unit=unit))
         options = {"rounds": self.rounds, "reach": self.reach, "seed": self.random_state, "unit": unit, **fit.options}
         release = private_kmeans(records, ball, self.n_clusters, **fit.own.parameters(), **options)
         fit.releases.append(release)

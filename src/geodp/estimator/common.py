@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self, final
 
@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from geodp._version import __version__
 from geodp.files import parse_manifold
-from geodp.finding import BallRelease, private_ball
+from geodp.finding import BallRelease, check_start, private_ball
 from geodp.inputs import Array, as_numpy, real_number, refuse_unreadable
 from geodp.kmeans import KMeansRelease
 from geodp.manifolds import SPD, Euclidean, Manifold
@@ -132,14 +132,28 @@ class Fit:
         if estimator.ledger is None:
             _shared_count(estimator).warn(self._privacy)
 
-    def pay(self, parts: Sequence[Privacy]) -> None:
-        """Charge what the parts of ``own``, and a search before them, cost together; nothing if there is one release only."""
+    def pay(self, parts: Sequence[Privacy], check: Callable[[Ball | Manifold], None]) -> None:
+        """Charge what the parts of ``own``, and a search before them, cost together; nothing if there is one release only.
+
+        ``check`` raises, from public numbers alone, if what is to be released cannot be in a place. So nothing fails that is paid
+        for: the public place is checked now, and only balls that pass are searched for.
+        """
+        self._check = check
+        if self._search is None:
+            check(self._start)
+        else:
+            check_start(self._start, check)
         parts = [*([] if self._search is None else [self._search]), *parts]
         if len(parts) > 1:
             self._cost = cost_of_parts([cost_of(part) for part in parts], self._privacy)
             what = f"{type(self._estimator).__name__} on {self._estimator.manifold_}"
             self._account.check(self._cost, self._privacy, self.neighbours)
             self._charge = self._account.charge(self._cost, self._privacy, what, self.neighbours)
+            self._count(self._cost)
+
+    def _count(self, cost: Cost) -> None:
+        if self._estimator.ledger is None:
+            _shared_count(self._estimator).costs.append(cost)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -150,28 +164,20 @@ class Fit:
         """The ball, found now if it is to be; or a compact manifold, if neither a radius nor a search was asked for."""
         if self._search is None:
             return self._start
-        found = private_ball(x, self._start, **self._search.parameters(), then=self.own, **whose)
+        found = private_ball(x, self._start, **self._search.parameters(), then=self.own, check=self._check, **whose)
         self.releases.append(found)
         return found.ball
-
-    def ball(self, x: Any, **whose: Any) -> Ball:
-        """The same for what needs a ball."""
-        place = self.place(x, **whose)
-        if not isinstance(place, Ball):
-            raise ValueError(f"give the radius of a public ball on {place}, or find=0.2 to find one with a fifth of the privacy")
-        return place
 
     def end(self) -> None:
         """Keep the releases with their charge, and what they cost together. Several are one receipt in the ledger."""
         estimator, cost = self._estimator, self._cost
         if cost is None:
             cost = self.releases[0].cost
+            self._count(cost)
         else:
             self.releases = [_charged(release, self._account.dataset, self._charge) for release in self.releases]
             self._account.attach(self._charge, self._receipt)
         estimator.releases_, estimator.cost_ = tuple(self.releases), cost
-        if estimator.ledger is None:
-            _shared_count(estimator).costs.append(cost)
 
     def _receipt(self) -> str:
         assert self._cost is not None
@@ -189,6 +195,13 @@ class Fit:
             },
             indent=2,
         )
+
+
+def needed_ball(place: Ball | Manifold) -> Ball:
+    """The ball, for what cannot do without one."""
+    if not isinstance(place, Ball):
+        raise ValueError(f"give the radius of a public ball on {place}, or find=0.2 to find one with a fifth of the privacy")
+    return place
 
 
 def _charged(release: AnyRelease, dataset: str | None, charge: int | None) -> AnyRelease:

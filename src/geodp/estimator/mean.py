@@ -8,13 +8,16 @@ from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from geodp.estimator.common import Fit, PrivateEstimator, read_points, read_records, read_unit, refuse_unless_asked
+from geodp.estimator.common import Fit, PrivateEstimator, needed_ball, read_points, read_records, read_unit, refuse_unless_asked
 from geodp.inputs import Array
 from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
+from geodp.manifolds.ball import Ball
 from geodp.mechanisms.choice import MechanismName
 from geodp.receipt import Release
-from geodp.release import private_mean
+from geodp.records.dataset import Dataset
+from geodp.release import Order, private_mean
+from geodp.statistics.mean import FrechetMean
 
 
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -108,10 +111,16 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
 
         ``unit`` says for each record whose it is: then a person has one vote, however many records it has.
         """
-        records, unit = read_records(self, X, fitting=True), read_unit(unit, X)
-        fit = Fit(self, "record" if unit is None else "person")
-        fit.pay([fit.own])
-        ball = fit.ball(records, unit=unit)
+        records = read_records(self, X, fitting=True)
+        unit = read_unit(unit, records)
+        fit, n = Fit(self, "record" if unit is None else "person"), Dataset(records, unit=unit).open(self.manifold_).count
+
+        def check(place: Ball | Manifold) -> None:
+            mean = FrechetMean(needed_ball(place), persons=unit is not None)
+            Order(mean, fit.own, self.mechanism, self.law).check(n)
+
+        fit.pay([fit.own], check)
+        ball = needed_ball(fit.place(records, unit=unit))
         options = {"mechanism": self.mechanism, "law": self.law, "unit": unit, **fit.options}
         receipt: Release = private_mean(records, ball, **fit.own.parameters(), **options)
         fit.releases.append(receipt)

@@ -135,8 +135,8 @@ def _open(path: Path, options: ReadOptions) -> Table:
         raise FileError(f"a mask is for images, and {path} is not an image: leave the mask out")
     if not path.is_file():
         raise FileError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
-    if path.stat().st_size == 0:
-        raise FileError(f"{path} is empty: it must hold one record a line or row")
+    if path.stat().st_size == 0 and opener not in (open_csv, JsonTable):  # no lines are no records
+        raise FileError(f"{path} is empty, which no file of its kind is: write it again")
     return opener(path, options)
 
 

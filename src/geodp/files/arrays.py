@@ -22,8 +22,8 @@ class ArrayTable(Table):
     def __init__(self, path: Path | str, array: NDArray[Any]) -> None:
         if array.dtype.kind not in "fiuUS":
             raise FileError(f"{path} holds an array of dtype {short(array.dtype)}, but records are real numbers or clock times")
-        if array.ndim == 0 or len(array) == 0:
-            raise FileError(f"{path} holds an array of shape {array.shape}, which has no records")
+        if array.ndim == 0:
+            raise FileError(f"{path} holds an array of shape (), which has no records")
         width = math.prod(array.shape[1:])
         if width > MOST_COLUMNS:
             raise FileError(f"{path} holds an array of shape {array.shape}, which has more than {MOST_COLUMNS} columns")
@@ -41,7 +41,7 @@ class ArrayTable(Table):
             # the dtype of texts contains the length of the longest, which is private
             found, wanted = (short(self.array.dtype), "clock times as text") if clock else ("str", "numbers")
             raise FileError(f"{self.path} holds an array of dtype {found}, but this layout is read from {wanted}")
-        rows = self.array.reshape(self.records, -1)
+        rows = self._rows()
         rows = rows if columns == list(range(rows.shape[1])) else rows[:, columns]
         if clock:
             texts = np.char.decode(rows, "latin-1") if rows.dtype.kind == "S" else rows
@@ -49,8 +49,10 @@ class ArrayTable(Table):
         return float64(rows)
 
     def texts(self, column: int) -> list[str]:
-        cells = self.array.reshape(self.records, -1)[:, column]
-        return [cell.strip() for cell in cells.astype(str).tolist()]
+        return [cell.strip() for cell in self._rows()[:, column].astype(str).tolist()]
+
+    def _rows(self) -> NDArray[Any]:
+        return self.array.reshape(self.records, len(self.widths))
 
 
 def float64(array: NDArray[Any]) -> Array:

@@ -145,8 +145,6 @@ def open_csv(path: Path, options: ReadOptions) -> CsvTable:
     encoding = _encoding(lines, options)
     first, count = _survey(lines, encoding, options.public)
     form = line_format(lines, encoding, first, count, options)
-    if count == form.start:
-        raise FileError(f"{path} has a header but no records")
     return CsvTable(lines, form, count - form.start, options.public)
 
 
@@ -171,8 +169,8 @@ def _survey(lines: Lines, encoding: str, public: bool) -> tuple[str, int]:
 def line_format(lines: Lines, encoding: str, first: str, count: int, options: ReadOptions) -> LineFormat:
     """How the ``count`` lines of a file are read; raises if its header is unclear."""
     path = lines.path
-    if count == 0:
-        raise FileError(f"{path} is empty: it must hold one record a line")
+    if count == 0 and (options.public or options.header is not False):
+        raise FileError(f"{path} is empty: its first line must name the columns")
     title = first.strip().lstrip("# ")
     tabs = "\t" if lines.suffix == ".tsv" else None
     delimiter = tabs or _delimiter(title)

@@ -83,7 +83,8 @@ class ParquetTable(Table):
 
     def numbers(self, columns: list[int], clock: bool) -> Array:
         parts = [self.lists[i] if i in self.lists and not clock else self._column(i, self._plain(i), clock) for i in columns]
-        return np.concatenate([part.reshape(self.records, -1) for part in parts], axis=1)
+        shapes = ((self.records, self.widths[i]) for i in columns)
+        return np.concatenate([part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)], axis=1)
 
     def texts(self, column: int) -> list[str]:
         kind = self._plain(column).type
@@ -132,8 +133,6 @@ class ParquetTable(Table):
 def open_parquet(path: Path, options: ReadOptions) -> Table:
     with parquet_file(path) as file:
         table = file.read()
-    if table.num_rows == 0:
-        raise FileError(f"{path} has no records")
     return ParquetTable(path, table, arrow_for(path), options)
 
 

@@ -134,8 +134,6 @@ class SheetTable(RowTable):
         self.widths = (1,) * (len(cells) if header or options.public else _width(path, options))
         with closing(self._stored()) as rows:
             self.records = sum(1 for _ in rows)
-        if self.records == 0:
-            raise FileError(f"{path} has a header but no records" if header else f"{path} has no records")
 
     def shown_names(self) -> tuple[str, ...] | None:
         return self.names if self._shown else None

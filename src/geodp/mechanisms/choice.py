@@ -184,25 +184,37 @@ def choose(
     >>> choose(hidden, PureDP(1.0)).name, choose(hidden, ApproximateDP(1.0, 1e-6)).name
     ('Riemannian Laplace', 'tangent Laplace')
     """
+    _check_names(mechanism, law)
+    return _chosen(hidden, privacy, mechanism, law, project)
+
+
+def _check_names(mechanism: MechanismName, law: Family | None) -> None:
     if mechanism not in get_args(MechanismName):
         raise ValueError(f"the mechanism must be one of {', '.join(get_args(MechanismName))} but is {said(mechanism)}")
     if law is not None and law not in get_args(Family):
         raise ValueError(f"the law must be one of {', '.join(get_args(Family))} but is {said(law)}")
-    return _chosen(hidden, privacy, mechanism, law, project)
 
 
 @lru_cache(maxsize=256)
 def _chosen(hidden: Hidden, privacy: Privacy, mechanism: MechanismName, law: Family | None, project: bool | None) -> Mechanism:
+    return least_error(usable(hidden, privacy, mechanism, law, project))
+
+
+def usable(
+    hidden: Hidden, privacy: Privacy, mechanism: MechanismName, law: Family | None, project: bool | None
+) -> list[Mechanism]:
+    """The mechanisms of the requested kind and law, at least one; raises if there is none. Quick: no error is computed."""
+    _check_names(mechanism, law)
     asked = [
         candidate
         for candidate in candidates(hidden, privacy, project)
         if mechanism in ("auto", candidate.kind) and law in (None, candidate.family)
     ]
-    usable = [candidate.mechanism for candidate in asked if candidate.refusal is None]
-    if not usable:
+    found = [candidate.mechanism for candidate in asked if candidate.refusal is None]
+    if not found:
         # the reason of a mechanism that can provide this notion of privacy is more helpful than that another cannot
         raise ValueError(max(asked, key=lambda candidate: candidate.keeps_notion).refusal)
-    return least_error(usable)
+    return found
 
 
 def least_error(usable: list[Mechanism]) -> Mechanism:

@@ -181,7 +181,7 @@ def _read(part: _Part, read: Callable[[_Part], NDArray[Any]]) -> NDArray[Any]:
     except Exception as error:
         raise FileError(f"{part.path} cannot be read: {type(error).__name__}") from None
     if len(rows) != part.rows:
-        raise FileError(f"{part.path} has changed since it was opened: a block of {part.rows} rows now has {len(rows)}")
+        raise FileError(f"{part.path} has changed since it was opened: leave files alone until the release is made")
     return rows
 
 
@@ -255,7 +255,7 @@ class _CsvPart(_Part):
 
 
 def _parts(source: Path, shown: Path, options: ReadOptions) -> list[_Part]:
-    """All blocks of a source, at least one."""
+    """The blocks of a source with records; one without if there are none."""
     if not source.exists():
         raise FileError(f"there is no file or directory {shown}")
     block = max(1, _BLOCK_BYTES // (8 * math.prod(options.manifold.point_shape)))
@@ -270,9 +270,7 @@ def _parts(source: Path, shown: Path, options: ReadOptions) -> list[_Part]:
                 parts = list(_npy_parts(files, block))
             case _:
                 parts = list(_csv_parts(files, options))
-    if not parts:
-        raise FileError(f"{shown} has no records")
-    return parts
+    return [part for part in parts if part.rows > 0] or parts[:1]
 
 
 def _files(source: Path, shown: Path) -> list[Path]:
@@ -375,6 +373,8 @@ def _csv_parts(files: list[Path], options: ReadOptions) -> Iterator[_Part]:
             raise FileError(f"{path} is in UTF-16, which cannot be read in blocks: save it as UTF-8")
         if table.form != first.form:
             raise FileError(f"the header of {path} differs from that of {first.path}")
+        if table.records == 0:
+            yield _CsvPart(path, 0, 0, 0, table.form)
         done = -table.form.start  # the header is not a record
         for start, stop, lines in _line_ranges(path):
             rows, done = min(lines, done + lines), done + lines
@@ -398,7 +398,8 @@ def _line_ranges(path: Path) -> Iterator[tuple[int, int, int]]:
 
 
 def _runs(rows: list[int], block: int) -> Iterator[tuple[int, ...]]:
-    """Consecutive row groups with at most ``block`` rows in all, or one larger row group; empty ones are left out."""
+    """Consecutive row groups with at most ``block`` rows in all, or one larger row group; without empty ones, which alone are
+    one run of none."""
     run: list[int] = []
     for i, count in enumerate(rows):
         if run and sum(rows[j] for j in run) + count > block:
@@ -406,10 +407,10 @@ def _runs(rows: list[int], block: int) -> Iterator[tuple[int, ...]]:
             run = []
         if count:
             run.append(i)
-    if run:
+    if run or not any(rows):
         yield tuple(run)
 
 
 def _ranges(count: int, most: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, count, most):
+    for start in range(0, max(1, count), most):  # one range of none, if there are none
         yield start, min(start + most, count)

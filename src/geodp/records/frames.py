@@ -72,8 +72,6 @@ class FrameTable(Table):
             labels = [name for name in labels if name in needed] if all(name in labels for name in needed) else labels
             frame = frame.select(labels).collect()
         self.frame, self._labels, self.records = frame, labels, len(frame)
-        if self.records == 0:
-            raise FileError(f"{self.path} has no records")
         self.names = tuple(str(name) for name in labels)
         self.widths = (1,) * len(labels)
         picked = self.coordinates(options.columns, options.labels)
@@ -114,7 +112,7 @@ class FrameTable(Table):
         return self._kind(column) == "time"
 
     def numbers(self, columns: list[int], clock: bool) -> Array:
-        return np.concatenate([self._column(i, clock).reshape(self.records, -1) for i in columns], axis=1)
+        return np.concatenate([self._column(i, clock).reshape(self.records, self.widths[i]) for i in columns], axis=1)
 
     def _column(self, column: int, clock: bool) -> Array:
         kind, width = self._kind(column), self.widths[column]

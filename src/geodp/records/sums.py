@@ -86,7 +86,8 @@ def _averaged(x: Persons, manifold: Manifold, rows: Rows, of_person: EachPerson)
 
 def _check_count(met: int, n: int) -> None:
     if met != n:
-        raise RecordsError(f"{n} records were counted but {met} were read later: give records that are the same every time")
+        # the numbers are not quoted, because they may be private
+        raise RecordsError("not as many records were read as were counted before: give records that are the same every time")
 
 
 def _of_chunks(x: Any, manifold: Manifold, function: Callable[[Array], Part]) -> Iterator[Part]:
