@@ -307,7 +307,7 @@ def test_an_iterator_that_can_be_read_only_once_is_refused() -> None:
 
 def test_a_source_that_changes_its_length_is_noticed() -> None:
     lengths = iter([3, 4, 5])
-    with pytest.raises(ValueError, match=r"^not as many records were read as were counted before: [^0-9]*$"):
+    with pytest.raises(ValueError, match=r"^the records changed between two passes: [^0-9]*$"):
         frechet_mean(lambda: iter([np.ones((next(lengths), 1))]), Ball(Euclidean(1), [0.0], 2.0))
 
 

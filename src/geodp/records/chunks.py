@@ -87,8 +87,7 @@ class Records(ABC):
         if self.weights is not None and done != len(self.weights):
             raise ValueError(f"there are {len(self.weights)} weights but {done} records")
         if self.count is not None and done != self.count:
-            # the numbers are not quoted, because they may be private
-            raise RecordsError("not as many records were read as were counted before: give records that are the same every time")
+            raise changed()
         self.count = done
 
     def check_same(self, mark: int) -> None:

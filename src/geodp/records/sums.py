@@ -11,7 +11,7 @@ import numpy as np
 from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.functions import two_sum
-from geodp.records.chunks import Memory, RecordsError, chunks_of, in_order, is_dask, one_blas_thread, pool
+from geodp.records.chunks import Memory, changed, chunks_of, in_order, is_dask, one_blas_thread, pool
 from geodp.records.persons import EachPerson, Indices, Persons
 
 #: A function from records to vectors, one row a record, that treats each record by itself.
@@ -86,8 +86,7 @@ def _averaged(x: Persons, manifold: Manifold, rows: Rows, of_person: EachPerson)
 
 def _check_count(met: int, n: int) -> None:
     if met != n:
-        # the numbers are not quoted, because they may be private
-        raise RecordsError("not as many records were read as were counted before: give records that are the same every time")
+        raise changed()
 
 
 def _of_chunks(x: Any, manifold: Manifold, function: Callable[[Array], Part]) -> Iterator[Part]:
