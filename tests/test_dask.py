@@ -267,7 +267,7 @@ def test_a_data_set_that_changes_between_counting_and_summing_is_refused(client:
     x = da.from_array(records(ball, 1000), chunks=(100, 3)).map_blocks(
         lambda b: b[1:], chunks=((math.nan,) * 10, (3,)), dtype=float
     )
-    with pytest.raises(ValueError, match="990"):
+    with pytest.raises(ValueError, match=r"^the records changed between two passes: "):
         FrechetMean(ball).compute(x, 1000)
 
 

@@ -34,20 +34,19 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(path.read_text())))
 
 
 def imported(path: Path) -> Iterator[str]:
     """The modules of the package that a file imports when it is loaded or run, not those it needs for types alone."""
-    tree = parsed(path)
     for_types = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes(path)
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if id(node) in for_types:
             continue
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "geodp":
@@ -87,14 +86,13 @@ def test_the_inner_layers_do_not_import_the_package_as_users_do() -> None:
 def test_no_module_uses_a_private_name_of_another() -> None:
     found = []
     for module, path in modules():
-        tree = parsed(path)
-        own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        own = {node.name for node in nodes(path) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         own |= {
-            node.target.id for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+            node.target.id for node in nodes(path) if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
         }
-        own |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+        own |= {node.attr for node in nodes(path) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
         own |= {"_exit", "_replace", "_asdict", "_mapping", "_version"}  # of os, named tuples, rows, and the one that builds read
-        for node in ast.walk(tree):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("geodp"):
                 names = [*node.module.split("."), *(alias.name for alias in node.names)]
             elif isinstance(node, ast.Attribute):

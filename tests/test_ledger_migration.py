@@ -15,7 +15,6 @@ from pathlib import Path
 
 import postgres
 import pytest
-from cases import longer
 from permissions import unprivileged
 from sqlalchemy import Engine, NullPool, create_engine, event, text
 
@@ -196,7 +195,7 @@ def migrate_and_die_at_step(url: str, step: int) -> None:
     Ledger(url).open("a", 1)
 
 
-@pytest.mark.parametrize("database", longer(["sqlite", "postgresql"], ["sqlite"]))
+@pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def test_killed_at_any_step_it_is_the_old_ledger_or_the_new_one(database: str, tmp_path: Path) -> None:
     url = make_old(f"sqlite:///{tmp_path}/budget.db" if database == "sqlite" else postgres.server().url())
     seen: list[object] = []

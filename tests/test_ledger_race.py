@@ -22,7 +22,6 @@ from typing import Any
 
 import postgres
 import pytest
-from cases import longer
 from sqlalchemy import Engine, event
 
 from geodp.privacy.ledger import BudgetExhausted, Charge, Ledger, LedgerError
@@ -42,7 +41,7 @@ def new_url(database: str, folder: Path) -> str:
     return postgres.server().url(**settings)
 
 
-@pytest.fixture(params=longer(["sqlite", "postgresql"], ["sqlite"]))
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return new_url(request.param, tmp_path)
 

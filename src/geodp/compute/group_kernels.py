@@ -51,7 +51,9 @@ def spd3_groups(x: Array, starts: Integers, points: Array, radius: float, block:
                 row += pieces
                 pieces = filled = 0
             begins[pieces], counts[pieces] = begin, count
-            bases[pieces] = points[g]
+            for i in range(3):
+                for j in range(3):
+                    bases[pieces, i, j] = points[g, i, j]
             mosts[pieces] = factor(points[g], roots[pieces], inverses[pieces])
             pieces += 1
             filled += count

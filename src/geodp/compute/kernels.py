@@ -917,7 +917,8 @@ def sphere(x: Array, weights: Array, p: Array, size: float, radius: float, block
                     for j in range(len(p)):
                         total[j] += factors[i] * x[first + i, j]
         row = blocks[start // block]
-        row[: len(p)] = total
+        for j in range(len(p)):  # one by one: numba takes two seconds to compile the assignment of an array to a slice
+            row[j] = total[j]
         row[len(p)], row[len(p) + 1] = along, squares
     return farthest
 

@@ -209,8 +209,8 @@ def shapes(x: Array, weights: Array, p: Array, turned: Array, radius: float, blo
                     real[j] += a * d[j]
                     imaginary[j] += b * d[j]
         row = blocks[start // block]
-        row[:size] = real
-        row[size : 2 * size] = imaginary
+        for j in range(size):
+            row[j], row[size + j] = real[j], imaginary[j]
         row[2 * size], row[2 * size + 1] = lengths, hessian
     return farthest
 
@@ -284,7 +284,9 @@ def subspaces(x: Array, weights: Array, p: Array, rounds: int, radius: float, bl
                     for i in range(k):
                         for z in range(LANES):
                             factors[j, z] += rest[a, i, z] * turn[i, j, z]
-                rest[a] = factors
+                for i in range(k):
+                    for z in range(LANES):
+                        rest[a, i, z] = factors[i, z]
             lengths[:] = 0.0
             for j in range(k):
                 one[:] = 0.0
