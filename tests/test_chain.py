@@ -189,7 +189,11 @@ def test_private_labels_treated_as_public_ones_are_convicted() -> None:
 
 @pytest.mark.parametrize(
     ("outer", "spread"),
-    [(Ball(Euclidean(2), [0.0, 0.0], 100.0), 1.0), (Sphere(2), 0.3), (Ball(SPD(2), np.eye(2), 30.0), 0.5)],
+    [
+        (Ball(Euclidean(2), [0.0, 0.0], 100.0), 1.0),
+        pytest.param(Sphere(2), 0.3, marks=pytest.mark.slow),
+        pytest.param(Ball(SPD(2), np.eye(2), 30.0), 0.5, marks=pytest.mark.slow),
+    ],
     ids=lambda value: repr(value.manifold if isinstance(value, Ball) else value),
 )
 def test_a_planned_chain_errs_about_as_much_as_it_says(outer: Any, spread: float) -> None:

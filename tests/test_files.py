@@ -847,7 +847,7 @@ SEEDS = {
 
 
 @every_format
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True)
 @given(noise=st.binary(max_size=300), cut=st.integers(0, 3000), at=st.integers(0, 3000))
 def test_random_bytes_and_damaged_files_raise_nothing_but_file_errors(
     extension: str, noise: bytes, cut: int, at: int, tmp_path: Path
@@ -926,7 +926,7 @@ def test_no_manifold_is_one_sentence_with_all_the_forms(text: str, reason: str) 
     assert len(message) < 500
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.text(max_size=40) | st.text("SPDspdroductGa(),=.0123456789 -*[]'", max_size=40))
 def test_any_text_is_a_manifold_or_a_value_error(text: str) -> None:
     with suppress(ValueError):

@@ -183,6 +183,7 @@ def test_every_public_name_is_fuzzed() -> None:
     assert set(geodp.__all__) - kinds - elsewhere - set(re.findall(r"\w+", text)) == set()
 
 
+@pytest.mark.slow
 def test_the_entry_point_prints_what_programs_read() -> None:
     report = fuzzed_alone("manifold texts", 40, start=3)
     assert report["cases"] == sum(report["surfaces"].values()) >= 40

@@ -87,9 +87,7 @@ def test_no_module_uses_a_private_name_of_another() -> None:
     found = []
     for module, path in modules():
         own = {node.name for node in nodes(path) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        own |= {
-            node.target.id for node in nodes(path) if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-        }
+        own |= {node.target.id for node in nodes(path) if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
         own |= {node.attr for node in nodes(path) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
         own |= {"_exit", "_replace", "_asdict", "_mapping", "_version"}  # of os, named tuples, rows, and the one that builds read
         for node in nodes(path):

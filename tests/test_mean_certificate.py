@@ -398,7 +398,7 @@ def test_the_bounds_hold_of_means_by_compiled_passes(manifold: Manifold, monkeyp
 
 
 @pytest.mark.parametrize("manifold", longer(FAMILIES), ids=repr)
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", longer([False, True], [True]))
 def test_the_bounds_of_many_means_at_once_hold(manifold: Manifold, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if compiled:
         monkeypatch.setattr(passes, "_WORTH_MAKING", 0)

@@ -231,7 +231,12 @@ def test_no_search_moves_the_mean_further_than_the_sharp_bound(manifold: Manifol
 
 
 @pytest.mark.parametrize(
-    ("radius", "n", "reached"), [(math.pi / 8, 100, 0.97), (math.pi / 8, 1000, 0.97), (1.2, 200, 0.95), (1.5, 2000, 0.9)]
+    ("radius", "n", "reached"),
+    [
+        (math.pi / 8, 100, 0.97),
+        (1.2, 200, 0.95),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((math.pi / 8, 1000, 0.97), (1.5, 2000, 0.9))),
+    ],
 )
 def test_the_sharp_bound_is_attained_on_the_sphere(radius: float, n: int, reached: float) -> None:
     ratio = Neighbours(Sphere(2), radius, n, clusters=2).search(seed=1, starts=3, evaluations=50)

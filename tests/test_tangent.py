@@ -184,7 +184,7 @@ WORST = [
 
 
 @pytest.mark.parametrize("into_ball", [False, True])
-@pytest.mark.parametrize("ball", longer(WORST, WORST[1:8:2]), ids=lambda ball: repr(ball.manifold))
+@pytest.mark.parametrize("ball", longer(WORST, WORST[1:4:2]), ids=lambda ball: repr(ball.manifold))
 @every_family
 def test_no_value_in_the_ball_errs_more_than_the_bounds_say(ball: Ball, family: Family, into_ball: bool) -> None:
     """Values at the rim, where exp stretches most, in six directions: 4,000 draws each. False-alarm rate 1e-5 a value."""
