@@ -68,6 +68,7 @@ def test_a_distribution_of_a_smaller_cost_would_be_noticed() -> None:
     assert exact <= loss_distribution(GaussianCost(0.5), 1e-3).get_delta_for_epsilon(0.5) < exact * (1 + 1e-4)
 
 
+@pytest.mark.slow
 def test_composed_gaussians_bound_the_exact_curve_within_a_part_in_a_thousand() -> None:
     theirs = privacy_loss_distribution.from_gaussian_mechanism(2.0)  # mu = 0.5
     for shifts in ([0.3, 0.4], [0.1] * 9):

@@ -431,6 +431,7 @@ def test_the_exact_release_is_acquitted(manifold: Manifold) -> None:
     acquit(manifold, "exact", 1000, (EPSILONS[MANIFOLDS.index(manifold) % len(EPSILONS)],))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("manifold", "radius"),
     [
@@ -515,6 +516,7 @@ def test_private_mean_called_every_time_has_the_law_of_the_exact_path() -> None:
     assert stats.ks_2samp(distance(mean, called), distance(mean, wrong)).pvalue < 1e-12
 
 
+@pytest.mark.slow
 def test_private_mean_itself_is_acquitted() -> None:
     result = audit(CAP.ball, CAP.n, CAP.epsilon, path="release", draws=300, processes=1)
     assert result.consistent

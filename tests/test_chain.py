@@ -118,6 +118,7 @@ def test_all_records_of_a_person_are_hidden() -> None:
     assert 1.2 <= found <= 2.0
 
 
+@pytest.mark.slow
 def test_persons_counted_as_records_are_convicted() -> None:
     events = [np.array([-0.2, 0.0, 0.2])]
     assert least(persons_counted_as_records, persons(1.0), persons(-1.0), 400, events) > 2.0

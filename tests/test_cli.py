@@ -466,6 +466,7 @@ def test_the_installed_command_runs_the_demonstration_in_the_working_directory(t
     ]
 
 
+@pytest.mark.slow
 def test_a_demonstration_after_another_starts_afresh(tmp_path: Path) -> None:
     ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
     ledger.open("demo", 3)

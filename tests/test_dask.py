@@ -77,6 +77,7 @@ def test_the_mean_is_that_of_the_array_in_memory(client: Any, ball: Ball) -> Non
     assert same(ball.manifold, frechet_mean(blocks.persist(), ball), plain)
 
 
+@pytest.mark.slow
 @every_ball
 def test_weights_are_those_of_the_records(threads: None, ball: Ball) -> None:
     x = records(ball, 6000)

@@ -422,7 +422,7 @@ def test_a_law_that_does_not_exist_is_refused_with_its_limit() -> None:
     ("manifold", "share", "expected"),
     [
         (Product(SPD(3), Euclidean(20)), 0.3, True),
-        (Product(SPD(3), Euclidean(20)), 0.89, False),
+        pytest.param(Product(SPD(3), Euclidean(20)), 0.89, False, marks=pytest.mark.slow),
         (Product(Hyperbolic(3), Euclidean(10)), 0.89, False),
         (SPD(3), 0.89, True),
     ],

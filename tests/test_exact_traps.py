@@ -337,6 +337,7 @@ def test_granularity_betrays_the_float_sampler_and_not_the_exact_one(
     assert (min(first, second) == 0) == leaks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("manifold", "one", "two"),
     [

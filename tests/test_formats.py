@@ -111,6 +111,7 @@ def test_a_damaged_archive_is_one_sentence(content: bytes, tmp_path: Path) -> No
         read_records(tmp_path / "x.csv.gz", Sphere(1))
 
 
+@pytest.mark.slow
 def test_an_archive_is_read_some_megabytes_at_a_time(tmp_path: Path) -> None:
     tracemalloc = pytest.importorskip("tracemalloc")
     with gzip.open(tmp_path / "x.csv.gz", "wt", compresslevel=1) as file:

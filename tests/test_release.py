@@ -291,6 +291,7 @@ def test_a_simulation_refuses_a_ledger(tmp_path: Path) -> None:
     assert ledger.spent("d") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ball", "epsilon"),
     [

@@ -87,7 +87,7 @@ def climb(moved: Callable[[Array], float], start: Array, radius: float, rng: np.
     return best
 
 
-@every_statistic
+@pytest.mark.parametrize("kind", longer(STATISTICS, [FrechetVariance, Covariance]), ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("manifold", longer(SPACES, [Euclidean(3)]), ids=str)
 def test_an_adversary_reaches_the_sensitivity_to_one_percent_and_no_more(manifold: Manifold, kind: Any) -> None:
     """The others are part of the search for the Fréchet variance alone: the sums do not depend on them."""
@@ -231,6 +231,7 @@ def test_the_truth_is_within_the_error_as_often_as_said_and_errors_on_average_as
         assert errors.mean() == pytest.approx(made[0].expected_error(), abs=5.0 * errors.std() / math.sqrt(runs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", longer([100, 400], [100]))
 @pytest.mark.parametrize("about", ["center", "mean"])
 def test_one_sided_bounds_hold_as_often_as_said(about: Any, runs: int) -> None:

@@ -422,7 +422,7 @@ def private_ball(
     mu: float | None = None,
     *,
     then: Privacy | None = None,
-    check: Check = anywhere,
+    check: Callable[[Ball], None] | None = None,
     ledger: Ledger | None = None,
     dataset: str | None = None,
     entropy: Entropy | None = None,
@@ -463,6 +463,7 @@ def private_ball(
     >>> bool(found.ball.contains(x).mean() > 0.9), found.ball.radius < 3.0
     (True, True)
     """
+    check = check or anywhere
     manifold = check_start(outer, check)
     privacy = privacy_of(epsilon, delta, rho, mu)
     if then is not None and not isinstance(then, Privacy):
