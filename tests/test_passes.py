@@ -224,7 +224,7 @@ def test_a_block_of_another_length_than_its_weights_is_refused(manifold: Manifol
     x, p, _ = setting(manifold, 100)
     ball = Ball(manifold, manifold.origin, 1.2 * unit_of(manifold))
     with pytest.raises(ValueError, match="holds 100 records but was declared to hold 60"):
-        read_block(kind(manifold), ball, p, x, np.ones(60), np.ones(2 + x[0].size, dtype=np.uint64))
+        read_block(kind(manifold), ball, p, x, np.ones(60), np.ones(4 + 2 * x[0].size, dtype=np.uint64))
 
 
 KERNELS: dict[type[passes.Evaluator], Callable[[], Any]] = {

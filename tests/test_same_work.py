@@ -27,6 +27,7 @@ from geodp import (
 from geodp.compute import passes
 from geodp.inputs import Array
 from geodp.records import chunks
+from geodp.records.persons import open_persons
 from geodp.statistics.mean import FrechetMean, least_passes
 from geodp.statistics.spread import FrechetVariance
 
@@ -274,6 +275,68 @@ def test_other_records_with_the_same_sums_are_noticed(change: int) -> None:
 
     with pytest.raises(chunks.RecordsError, match=CHANGED):
         frechet_mean(read, ball)
+
+
+CHANGES: dict[str, Callable[[Array], Array]] = {
+    "all signs": lambda x: -x,
+    "two signs": lambda x: x * np.array([1.0, -1.0, -1.0, 1.0]),
+    "two entries of one record": lambda x: np.concatenate([x[:1, [1, 0, 2, 3]], x[1:]]),
+    "entries of two records": lambda x: np.concatenate([np.column_stack([x[1::-1, :1], x[:2, 1:]]), x[2:]]),
+    "two records by as much": lambda x: np.concatenate([x[:1] + 1.0, x[1:2] - 1.0, x[2:]]),
+    "a last bit": lambda x: np.concatenate([np.nextafter(x[:1], 999.0), x[1:]]),
+    "a record twice": lambda x: np.concatenate([x[1:2], x[1:]]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("values", ["whole numbers", "floats"])
+def test_fingerprints_differ_with_every_key(change: Callable[[Array], Array], values: str) -> None:
+    """Two changed signs went unnoticed with every key. A change is missed with one key in ``2^32``."""
+    rng = np.random.default_rng(4)
+    x = rng.permutation(200).reshape(50, 4).astype(float) if values == "whole numbers" else rng.normal(size=(50, 4))
+    for seed in range(300):
+        keys = np.random.default_rng(seed).integers(1 << 64, size=12, dtype=np.uint64)
+        mark = chunks.fingerprint(x, None, keys)
+        assert mark != chunks.fingerprint(np.ascontiguousarray(change(x)), None, keys)
+        assert mark == chunks.fingerprint(rng.permutation(x), None, keys)
+
+
+def test_a_reader_that_turns_its_records_around_is_noticed() -> None:
+    ball, reads = ball_of(Euclidean(2), 5.0), [0]
+    x = np.random.default_rng(0).normal(3.0, 0.1, size=(1000, 2))
+
+    def read() -> Iterator[Array]:
+        reads[0] += 1
+        yield x * (-1.0) ** reads[0]
+
+    with pytest.raises(chunks.RecordsError, match=CHANGED):
+        frechet_mean(read, ball)
+
+
+@pytest.mark.parametrize("more", [{}, {"weights": np.ones(300)}], ids=["equal weights", "weights"])
+@pytest.mark.parametrize("later", [0, 299, 301])
+def test_another_number_of_records_is_a_change_too(more: dict[str, Any], later: int) -> None:
+    ball, reads = ball_of(Sphere(2)), [0]
+    x = inside(ball, 400)
+
+    def read() -> Iterator[Array]:
+        reads[0] += 1
+        yield x[: 300 if reads[0] == 1 else later]
+
+    with pytest.raises(chunks.RecordsError, match=CHANGED):
+        frechet_mean(read, ball, **more)
+
+
+def test_persons_may_come_in_other_chunks_every_time() -> None:
+    """In a batch with others a mean of matrices has other last bits, so the batches must not follow the chunks."""
+    ball, rng = ball_of(SPD(3), 1.5), np.random.default_rng(1)
+    x, ids = random_points(SPD(3), 600, rng, 1.0), np.arange(600) // 4
+
+    def read() -> Iterator[Array]:
+        yield from np.split(x, np.sort(rng.integers(len(x), size=9)))
+
+    in_chunks, whole = (FrechetVariance(ball, persons=True).compute(open_persons(y, ids, SPD(3)), 150) for y in (read, x))
+    assert in_chunks == pytest.approx(whole)
 
 
 def test_with_weights_the_order_of_the_records_may_not_change() -> None:

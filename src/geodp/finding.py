@@ -422,7 +422,6 @@ def private_ball(
     mu: float | None = None,
     *,
     then: Privacy | None = None,
-    check: Callable[[Ball], None] | None = None,
     ledger: Ledger | None = None,
     dataset: str | None = None,
     entropy: Entropy | None = None,
@@ -446,9 +445,6 @@ def private_ball(
     then
         The privacy of the mean that the ball is for: how much noise it will have decides how many records may be left outside. By
         default as much as is spent here.
-    check
-        A public function that raises a ``ValueError`` for balls in which the later release cannot be made. No such ball is
-        found, so that nothing fails after the search is paid for.
     ledger, dataset
         A budget to charge, before anything is drawn.
     entropy
@@ -463,13 +459,28 @@ def private_ball(
     >>> bool(found.ball.contains(x).mean() > 0.9), found.ball.radius < 3.0
     (True, True)
     """
-    check = check or anywhere
-    manifold = check_start(outer, check)
+    check_start(outer)
     privacy = privacy_of(epsilon, delta, rho, mu)
     if then is not None and not isinstance(then, Privacy):
         raise TypeError(f"then must be the privacy of a mean, such as PureDP(0.8), but is {said(then)}")
-    account = Account.of(ledger, dataset, entropy)
-    data = Dataset.of(x, who)
+    return find_ball(Dataset.of(x, who), outer, privacy, then, Account.of(ledger, dataset, entropy), entropy)
+
+
+def find_ball(
+    data: Dataset,
+    outer: Ball | Manifold,
+    privacy: Privacy,
+    then: Privacy | None,
+    account: Account,
+    entropy: Entropy | None = None,
+    check: Check = anywhere,
+) -> BallRelease:
+    """:func:`private_ball`, of balls that pass a check: one of a later release, so that this does not fail when all is paid.
+
+    The check depends on public numbers alone. The balls about a centre that it accepts must have all radii between two, at least
+    twenty per cent apart, that are about the same for every centre.
+    """
+    manifold = check_start(outer, check)
     if data.by is not None:
         raise ValueError("one ball is found for all groups together: leave out by, groups and labels")
     account.check_open()
@@ -492,7 +503,8 @@ def private_ball(
     search = plan_search(outer, members.count, own, then)
     ball = computed(lambda: _found(members.source, search, entropy, check))
     whole = privacy if counted else None
-    release = BallRelease(ball, search, dataset, charge, entropy is None, unit, count, whole, members.dataset.notation(manifold))
+    written = members.dataset.notation(manifold)
+    release = BallRelease(ball, search, account.dataset, charge, entropy is None, unit, count, whole, written)
     account.attach(charge, release.to_json)
     return release
 

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from geodp._version import __version__
 from geodp.files import parse_manifold
-from geodp.finding import BallRelease, check_start, private_ball
+from geodp.finding import BallRelease, check_start, find_ball
 from geodp.inputs import Array, as_numpy, real_number, refuse_unreadable
 from geodp.kmeans import KMeansRelease
 from geodp.manifolds import SPD, Euclidean, Manifold
@@ -26,6 +26,7 @@ from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import share_of
 from geodp.receipt import GroupedRelease, Release, cost_of_parts
 from geodp.records.chunks import hiding_error_text
+from geodp.records.dataset import Dataset
 from geodp.records.frames import as_frame
 from geodp.records.persons import check_length, whole
 from geodp.records.sources import load
@@ -164,7 +165,8 @@ class Fit:
         """The ball, found now if it is to be; or a compact manifold, if neither a radius nor a search was asked for."""
         if self._search is None:
             return self._start
-        found = private_ball(x, self._start, **self._search.parameters(), then=self.own, check=self._check, **whose)
+        paid = Account.of(None, None, None)  # with the rest
+        found = find_ball(Dataset(x, **whose), self._start, self._search, self.own, paid, check=self._check)
         self.releases.append(found)
         return found.ball
 

@@ -33,8 +33,9 @@ _MULTIPLE = 32
 #: Arrays up to this many bytes are copied and clipped once; larger ones are clipped in every pass. On disk the limit is lower.
 _KEPT_IN_MEMORY, _KEPT_FROM_DISK = 1 << 30, 1 << 26
 
-#: Constants of fingerprints: odd numbers have inverses modulo ``2^64``.
-_ODD, _HALF, _MIXING = np.uint64(1), np.uint64(32), np.uint64(0xD6E8FEB86659FD93)
+#: Constants of fingerprints. The factors are odd, so that nothing is lost.
+_HALF, _LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
+_MIXING = (np.uint64(0xD6E8FEB86659FD93), np.uint64(0xBF58476D1CE4E5B9))
 
 Words = NDArray[np.uint64]
 Report = Callable[[int], None]
@@ -82,12 +83,12 @@ class Records(ABC):
 
     def check_count(self, done: int) -> None:
         """Checks that every pass sees the same number of records, at least one."""
+        if self.count is not None and done != self.count:
+            raise changed()
         if done == 0:
             raise ValueError("the mean needs at least one record but there are 0")
         if self.weights is not None and done != len(self.weights):
             raise ValueError(f"there are {len(self.weights)} weights but {done} records")
-        if self.count is not None and done != self.count:
-            raise changed()
         self.count = done
 
     def check_same(self, mark: int) -> None:
@@ -104,18 +105,26 @@ class Records(ABC):
     @cached_property
     def keys(self) -> Words:
         """The key of the fingerprints of these records, which nobody can know before they are read."""
-        return np.random.default_rng().integers(1 << 64, size=2 + math.prod(self.ball.manifold.point_shape), dtype=np.uint64)
+        count = 4 + 2 * math.prod(self.ball.manifold.point_shape)
+        return np.random.default_rng().integers(1 << 64, size=count, dtype=np.uint64)
 
 
 def fingerprint(records: Array, weights: Array | None, keys: Words) -> int:
-    """A sum over the records, modulo ``2^64``, of a keyed hash of each, and of its weight. Any order of records has the same."""
-    hashes = np.einsum("ij,j->i", records.reshape(len(records), math.prod(records.shape[1:])).view(np.uint64), keys[2:] | _ODD)
-    hashes += keys[0] if weights is None else keys[0] + weights.view(np.uint64) * (keys[1] | _ODD)
-    # mixed, because without it entries could change places between records
-    hashes ^= hashes >> _HALF
-    hashes *= _MIXING
-    hashes ^= hashes >> _HALF
-    return int(hashes.sum())
+    """A sum over the records, modulo ``2^64``, of a keyed hash of each, and of its weight. Any order of records has the same.
+
+    The upper half of a sum of whole numbers below ``2^32`` times keys below ``2^64`` is the same for two given records with
+    probability ``2^-32`` (multilinear hashing). So floats are cut in halves: of a whole one times a key, modulo ``2^64``, the
+    sign would be left and hardly any of the key. The sums are mixed then, because entries could change places between records.
+    """
+    words = records.reshape(len(records), math.prod(records.shape[1:])).view(np.uint64)
+    hashes = np.einsum("ij,j->i", words >> _HALF, keys[4::2]) + np.einsum("ij,j->i", words & _LOWER, keys[5::2]) + keys[0]
+    if weights is not None:
+        own = weights.view(np.uint64)
+        hashes += (own >> _HALF) * keys[2] + (own & _LOWER) * keys[3]
+    for factor in _MIXING:
+        hashes ^= hashes >> _HALF
+        hashes *= factor
+    return int((hashes ^ (hashes >> _HALF)).sum())
 
 
 def read_once(evaluator: Evaluator, ball: Ball, p: Array, records: Array, weights: Array | None, keys: Words | None) -> Reading:
@@ -289,6 +298,8 @@ class ChunkedRecords(Records):
         done = 0
         for chunk in chunks:
             end = done + len(chunk)
+            if self.count is not None and end > self.count:
+                raise changed()
             if self.weights is not None and end > len(self.weights):
                 raise ValueError(f"there are {len(self.weights)} weights but at least {end} records")
             yield (None if self.weights is None else self.weights[done:end]), chunk

@@ -261,7 +261,8 @@ def _labels(by: Any) -> NDArray[Any]:
     if callable(by):
         chunks: Callable[[], Any] = by
         with hiding_error_text():
-            return np.concatenate([whole(chunk, "by") for chunk in chunks()])
+            # as objects: in one array of a common type, one text would turn the numbers of all other records into texts
+            return np.concatenate([np.empty(0, dtype=object), *(whole(chunk, "by").astype(object) for chunk in chunks())])
     return whole(by, "by")
 
 

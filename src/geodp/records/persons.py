@@ -127,6 +127,13 @@ def key_of(label: Any) -> str:
 
     No label makes this fail: methods of a kind of label are not called, and Python writes no number of 4,300 digits as text.
     """
+    try:
+        return _key_of(label)
+    except Exception:  # some kinds of labels can only be asked by calling their methods
+        return ""
+
+
+def _key_of(label: Any) -> str:
     if isinstance(label, str):
         return str.strip(label)
     if isinstance(label, bytes):
@@ -134,7 +141,7 @@ def key_of(label: Any) -> str:
     if isinstance(label, int):
         number = int.__pos__(label)
         return str(number) if abs(number) < _LONG else hex(number)
-    if isinstance(label, np.integer | np.bool_):
+    if isinstance(label, np.integer | np.bool_) and not isinstance(label, np.timedelta64):
         return str(int(label))
     if type(label) is UUID:
         return str(label)
@@ -214,10 +221,26 @@ class StreamPersons(Persons):
 
     def each(self, row: EachPerson) -> Callable[[], Iterator[Array]]:
         def read() -> Iterator[Array]:
-            for records, starts in self._whole_persons():
+            for records, starts in self._portions():
                 yield row(records, starts)
 
         return read
+
+    def _portions(self) -> Iterator[tuple[Array, Indices]]:
+        """Persons together who are so whatever the chunks are: a person's mean may depend, in its last bits, on the others."""
+        source = (records for records, _ in self._whole_persons())
+        held = np.empty((0, *self.manifold.point_shape))
+        for first, last in _portions(self.starts, self.manifold):
+            begin, end = self.starts[first], self.starts[last]
+            waiting, count = [held], len(held)
+            while count < end - begin:
+                waiting.append(next(source))
+                count += len(waiting[-1])
+            held = np.concatenate(waiting)
+            portion, held = held[: end - begin], held[end - begin :]
+            yield portion, self.starts[first:last] - begin
+        for _ in source:  # nothing is left, but whether the source has changed is known at its end
+            pass
 
     def select(self, keep: Indices, padding: int = 0) -> StreamPersons:
         return StreamPersons(self._x, self.manifold, self._runs, self._keep[keep], self._padding + padding)

@@ -61,6 +61,8 @@ class _Source:
             return read_with_labels(x, self.manifold, self.labels, **cast(Any, how))
         if self.header is not None or self.mask is not None:
             raise ValueError("header and mask are for files, and x is not a file: leave them out")
+        if isinstance(x, list | tuple) and len(x) == 0:  # no records, or no chunks of them: their number may be private
+            return Found(np.empty((0, *self.manifold.point_shape)), [np.empty(0, dtype=object) for _ in self.labels], None)
         if is_rotation(x):
             return self._from_scipy(x)
         if isinstance(x, np.ndarray) or is_dask(x):
