@@ -8,6 +8,7 @@ import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import geodp
 from geodp import (
     SPD,
     Ball,
+    Dataset,
     Euclidean,
     Hyperbolic,
     Ledger,
@@ -32,6 +34,7 @@ from geodp.mechanisms.choice import Hidden, choose
 from geodp.mechanisms.intrinsic import why_not_drawable
 from geodp.privacy.cost import ConcentratedCost, GaussianCost, LaplaceCost, PureCost, SumCost
 from geodp.privacy.notions import PureDP
+from geodp.records.persons import key_of
 
 
 def test_two_arrays_that_stand_for_one_rotation_get_the_same_noise() -> None:
@@ -292,3 +295,61 @@ def test_no_label_that_looks_like_a_kind_of_array_is_refused(word: str) -> None:
     x, ball = np.zeros((4, 2)), Ball(Euclidean(2), [0.0, 0.0], 1.0)
     for unit in (Labels([word, "a", "b", "c"]), polars.Series([word, "a", "b", "c"], dtype=polars.Enum([word, "a", "b", "c"]))):
         assert private_mean(x, ball, epsilon=1.0, unit=unit).private
+
+
+# ---------------------------------------------------------------------- labels of many kinds
+
+
+@pytest.mark.parametrize(
+    ("most", "last", "other"),
+    [(np.ones(20), 1.0, "x"), (np.ones(20, dtype=bool), True, "x"), (np.full(20, 2**53 + 1), 5, 5.0), (np.ones(20), 1.0, None)],
+    ids=["text among floats", "text among truth values", "a float among long numbers", "nothing among floats"],
+)
+def test_one_label_does_not_change_those_of_other_chunks(most: np.ndarray, last: Any, other: Any) -> None:
+    """One array of all chunks turned 2,000 labels 1.0 into texts '1.0' for one that was a text: all left their group."""
+    groups = [int(most[0]), 5]
+
+    def sizes(label: Any) -> int:
+        data = Dataset(np.zeros((21, 1)), by=lambda: iter([most, np.array([label])]), groups=groups, labels="private")
+        return len(data.open(Euclidean(1)).groups()[groups[0]])
+
+    assert abs(sizes(last) - sizes(other)) <= 1
+
+
+@pytest.mark.parametrize("x", [[], (), lambda: iter([])], ids=["list", "tuple", "reader"])
+def test_no_records_at_all_are_refused_only_if_their_number_is_public(x: Any) -> None:
+    ball = Ball(Euclidean(2), np.zeros(2), 1.0)
+    hidden = private_mean(x, ball, 1.0, neighbours="add-remove")
+    assert hidden.count is not None
+    by = private_mean(x, ball, 1.0, neighbours="add-remove", by=lambda: iter([]), groups=["a"], labels="private")
+    assert list(by) == ["a"]
+    with pytest.raises(ValueError, match=r"at least (1|one)"):
+        private_mean(x, ball, 1.0)
+
+
+class Odd(np.float64):
+    def __float__(self) -> float:
+        raise ArithmeticError("a label")
+
+    is_integer = None
+
+
+class Liar:
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError("a label")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda: np.timedelta64(1, "D"), lambda: np.timedelta64("NaT"), lambda: Odd(1.0), Liar, lambda: UUID.__new__(UUID)],
+    ids=["days", "no days", "a number that raises", "no class", "half an identifier"],
+)
+def test_no_label_makes_a_release_fail(made: Any) -> None:
+    """A duration is a whole number to NumPy, and no whole number to Python: one of them stopped the release."""
+    label, labels = made(), np.array(["u", "v", None], dtype=object)
+    labels[2] = label
+    ball = Ball(Euclidean(1), np.zeros(1), 1.0)
+    assert isinstance(key_of(label), str)
+    private_mean(np.zeros((3, 1)), ball, 1.0, by=labels, groups=["u", "v"], labels="private")
+    private_mean(np.zeros((3, 1)), ball, 1.0, unit=labels, neighbours="add-remove")
