@@ -205,7 +205,7 @@ def _portions(starts: Indices, manifold: Manifold) -> Iterator[tuple[int, int]]:
 
 @final
 class StreamPersons(Persons):
-    """Records in chunks, sorted by person. Only one chunk and one person's records are in memory at a time."""
+    """Records in chunks, sorted by person. Only one chunk and a few megabytes of whole persons are in memory at a time."""
 
     def __init__(self, x: Any, manifold: Manifold, runs: Indices, keep: Indices, padding: int = 0) -> None:
         self._x, self.manifold, self._runs, self._keep, self._padding = x, manifold, runs, keep, padding
