@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ from geodp import (
     frechet_mean,
     private_mean,
 )
-from geodp.compute import passes
+from geodp.compute import kernels, passes
 from geodp.inputs import Array
 from geodp.records import chunks
 from geodp.records.persons import open_persons
@@ -299,6 +300,18 @@ def test_fingerprints_differ_with_every_key(change: Callable[[Array], Array], va
         mark = chunks.fingerprint(x, None, keys)
         assert mark != chunks.fingerprint(np.ascontiguousarray(change(x)), None, keys)
         assert mark == chunks.fingerprint(rng.permutation(x), None, keys)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_compiled_fingerprints_are_the_same(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    keys = rng.integers(1 << 64, size=22, dtype=np.uint64)
+    for count in (0, 1, 7, 1000):
+        x, weights = rng.normal(size=(count, 3, 3)), rng.uniform(size=count) if weighted else None
+        compiled = chunks.fingerprint(x, weights, keys)
+        with monkeypatch.context() as patch:
+            patch.delitem(sys.modules, kernels.__name__)
+            assert chunks.fingerprint(x, weights, keys) == compiled
 
 
 def test_a_reader_that_turns_its_records_around_is_noticed() -> None:

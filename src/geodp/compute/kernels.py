@@ -39,6 +39,27 @@ def compiled(function: F) -> F:
     return cast(F, jit(function))
 
 
+_HALF, _LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
+_FIRST, _SECOND = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xBF58476D1CE4E5B9)
+
+
+@compiled
+def fingerprint(words: NDArray[np.uint64], weights: NDArray[np.uint64], keys: NDArray[np.uint64]) -> np.uint64:
+    """The fingerprint of records, as :func:`geodp.records.chunks.fingerprint` defines it; ``weights`` may be empty."""
+    total = np.uint64(0)
+    for i in range(len(words)):
+        value = keys[0]
+        for j in range(words.shape[1]):
+            word = words[i, j]
+            value += (word >> _HALF) * keys[4 + 2 * j] + (word & _LOWER) * keys[5 + 2 * j]
+        if len(weights) > 0:
+            value += (weights[i] >> _HALF) * keys[2] + (weights[i] & _LOWER) * keys[3]
+        value = (value ^ (value >> _HALF)) * _FIRST
+        value = (value ^ (value >> _HALF)) * _SECOND
+        total += value ^ (value >> _HALF)
+    return total
+
+
 @compiled
 def _twice_artanh(f: float) -> float:
     """``2 artanh(f)`` for ``|f| <= 0.172``, by its series."""
