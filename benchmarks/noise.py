@@ -17,10 +17,10 @@ import numpy as np
 from pyriemann.datasets import sample_gaussian_spd
 
 from benchmarks.timing import Cell, Table, best_seconds, duration, number, times
-from geodp.laws import Gaussian, Laplace, exact
-from geodp.laws.families import Law
-from geodp.laws.metropolis import metropolis
 from geodp.manifolds import SPD, Grassmann, Hyperbolic, Manifold, Rotations, Sphere
+from geodp.noise import exact
+from geodp.noise.families import Gaussian, Laplace, Law
+from geodp.noise.metropolis import metropolis
 
 BURN_IN = 10_000
 PEER_SCALE, PEER_DRAWS = 0.5, 100

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from benchmarks.mean import case
 from benchmarks.timing import Cell, Table, best_seconds, duration
 from geodp import SPD, private_mean
-from geodp.laws import exact
 from geodp.measurement import Measurement
+from geodp.noise import exact
 from geodp.privacy.notions import PureDP
 from geodp.statistics.mean import FrechetMean
 

@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 from benchmarks.mean import case, kernel_seconds
 from benchmarks.timing import Cell, Table, best_seconds, bytes_per_second, duration, number, times
 from geodp import SPD, Ball, Manifold, frechet_mean
-from geodp.compute.passes import best_evaluator
+from geodp.solver.passes import best_evaluator
 
 BALL = Ball(SPD(2), np.eye(2), 3.0)
 BLOCK = 500_000

@@ -19,8 +19,8 @@ from benchmarks.mean import case, kernel_seconds, papers_descent
 from benchmarks.timing import Cell, Table, best_seconds, bytes_per_second, duration, number, times
 from geodp import SPD, Ball, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, Sphere, frechet_mean, frechet_means
 from geodp import private_mean as release
-from geodp.compute import passes
-from geodp.laws import exact
+from geodp.noise import exact
+from geodp.solver import passes
 
 #: Calls after which compiled code is loaded from the disk, or made.
 _WARM = 250

@@ -19,7 +19,7 @@ import geodp
 from geodp.auditing import worst_case_pair
 from geodp.files import parse_manifold
 from geodp.inputs import Array
-from geodp.laws import exact
+from geodp.noise import exact
 from geodp.plots import BLUE, GREEN, GREY, ORANGE, ellipsoids, error_against_n, principal_geodesics
 from geodp.privacy.cost import Cost, LaplaceCost, PureCost
 

@@ -35,10 +35,10 @@ from cases import MANIFOLDS  # noqa: E402 - likewise
 from geodp import SPD, Ball, Manifold, Sphere, audit  # noqa: E402 - loads linear algebra
 from geodp.auditing import DRAWS, AuditResult, worst_case_pair  # noqa: E402 - likewise
 from geodp.finding import plan_search, private_ball  # noqa: E402 - likewise
-from geodp.laws.exact import NotPrivate  # noqa: E402 - likewise
-from geodp.laws.flat import Family  # noqa: E402 - likewise
 from geodp.measurement import Measurement  # noqa: E402 - likewise
-from geodp.mechanisms.mechanism import Kind  # noqa: E402 - likewise
+from geodp.noise.exact import NotPrivate  # noqa: E402 - likewise
+from geodp.noise.flat import Family  # noqa: E402 - likewise
+from geodp.noise.mechanism import Kind  # noqa: E402 - likewise
 from geodp.privacy.cost import Cost  # noqa: E402 - likewise
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP  # noqa: E402 - likewise
 from geodp.statistics.mean import FrechetMean  # noqa: E402 - likewise

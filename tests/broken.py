@@ -21,11 +21,11 @@ from geodp.auditing import AuditResult, MeanMechanism, audit
 from geodp.auditing.events import KINDS, Kind
 from geodp.auditing.mechanisms import DrawPath
 from geodp.inputs import Array
-from geodp.laws import exact
-from geodp.laws.flat import Family
 from geodp.measurement import Measurement
-from geodp.mechanisms.intrinsic import IntrinsicMechanism
-from geodp.mechanisms.mechanism import Mechanism
+from geodp.noise import exact
+from geodp.noise.flat import Family
+from geodp.noise.intrinsic import IntrinsicMechanism
+from geodp.noise.mechanism import Mechanism
 from geodp.privacy.cost import gaussian_shift, laplace_ratio
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
 from geodp.statistics.mean import FrechetMean

@@ -14,7 +14,7 @@ from cases import random_points
 from threadpoolctl import threadpool_limits
 
 from geodp import SPD, Ball, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, Sphere, frechet_mean, frechet_means
-from geodp.compute.passes import reproducible
+from geodp.solver.passes import reproducible
 
 WORKER, WORKERS = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 

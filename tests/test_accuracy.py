@@ -17,7 +17,7 @@ from cases import longer, random_points
 from mpmath import mp
 
 from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
-from geodp.compute.passes import GrassmannCompiled, HyperbolicCompiled, ShapesCompiled
+from geodp.solver.passes import GrassmannCompiled, HyperbolicCompiled, ShapesCompiled
 
 DIGITS = 50
 EPS = float(np.finfo(np.float64).eps)

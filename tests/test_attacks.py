@@ -50,7 +50,7 @@ from geodp import (
 )
 from geodp.cli import app
 from geodp.inputs import Array
-from geodp.laws import exact
+from geodp.noise import exact
 
 #: Chance that one of the statistical tests below rejects a correct release, were its seed drawn afresh.
 LEVEL = 1e-4
@@ -198,7 +198,7 @@ def test_the_number_of_trials_does_not_tell_where_the_records_are(manifold: Mani
     """Whoever times a release sees, above all, how often the sampler started again.
 
     That number may not depend on the private mean, and does not: acceptance is decided in the tangent space at a fixed
-    base point, before the mean is looked at (:func:`geodp.laws.exact.sample`), so the number of trials is a function of
+    base point, before the mean is looked at (:func:`geodp.noise.exact.sample`), so the number of trials is a function of
     public parameters and random bits. Here the attacker has 150 releases of each of two data sets, one at the centre of the
     ball and one at its rim. False-alarm rate 1e-4.
     """

@@ -68,14 +68,14 @@ from geodp.auditing.events import (
 )
 from geodp.auditing.parities import Parities
 from geodp.cli import app
-from geodp.compute.passes import reproducible
 from geodp.inputs import Array
-from geodp.laws import exact
 from geodp.measurement import Measurement
-from geodp.mechanisms.choice import Hidden, choose
-from geodp.mechanisms.mechanism import Mechanism as NoiseMechanism
+from geodp.noise import exact
+from geodp.noise.choice import Hidden, choose
+from geodp.noise.mechanism import Mechanism as NoiseMechanism
 from geodp.privacy.notions import PureDP
 from geodp.records import chunks
+from geodp.solver.passes import reproducible
 from geodp.statistics.mean import FrechetMean
 from geodp.study import runner
 

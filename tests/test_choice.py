@@ -28,7 +28,7 @@ from geodp import (
     private_mean,
 )
 from geodp.measurement import Measurement
-from geodp.mechanisms.choice import least_error
+from geodp.noise.choice import least_error
 from geodp.privacy.notions import Privacy
 from geodp.statistics.mean import FrechetMean
 

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from geodp import SPD, Ball, Euclidean, Grassmann, Ledger, Manifold, Sphere, frechet_mean, private_mean
 from geodp.cli import app
-from geodp.compute.passes import Pass
+from geodp.solver.passes import Pass
 from geodp.statistics.mean import FrechetMean
 
 dask = pytest.importorskip("dask")

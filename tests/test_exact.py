@@ -17,9 +17,10 @@ from scipy import stats
 from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
 from geodp.arithmetic import intervals
 from geodp.inputs import Array
-from geodp.laws import Gaussian, Laplace, exact
-from geodp.laws.exact import radius
 from geodp.manifolds.roots import Roots
+from geodp.noise import exact
+from geodp.noise.exact import radius
+from geodp.noise.families import Gaussian, Laplace
 
 LEVEL = 1e-4
 

@@ -22,8 +22,8 @@ from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes,
 from geodp.arithmetic import intervals
 from geodp.arithmetic.entropy import Uniform
 from geodp.inputs import Array
-from geodp.laws import exact
-from geodp.mechanisms.tangent import TangentMechanism
+from geodp.noise import exact
+from geodp.noise.tangent import TangentMechanism
 from geodp.privacy.cost import GaussianCost
 
 #: Chance that a statistical test below would reject a correct sampler, were its seed drawn afresh.
@@ -386,7 +386,7 @@ def test_a_forked_process_draws_on_its_own() -> None:
         import os, threading, warnings
         from geodp import Sphere
         from geodp.arithmetic import intervals
-        from geodp.laws import exact
+        from geodp.noise import exact
         warnings.simplefilter("ignore")
         held = threading.Event()
         def hold():

@@ -43,7 +43,7 @@ from geodp.arithmetic.entropy import NotPrivate
 from geodp.finding import BallRelease, _possible_radii, cubes_for, median_scores, plan_search
 from geodp.inputs import Array
 from geodp.measurement import Measurement
-from geodp.mechanisms.selection import Selection
+from geodp.noise.selection import Selection
 from geodp.privacy.cost import SelectionCost
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
 from geodp.privacy.splitting import split

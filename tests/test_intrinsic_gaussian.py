@@ -1,6 +1,6 @@
 """The Gaussian law of a manifold: its privacy where curvature is not negative, and that the same formula fails where it is.
 
-The theorem of :mod:`geodp.mechanisms.intrinsic`: on a homogeneous space without negative curvature the Rényi divergence of order
+The theorem of :mod:`geodp.noise.intrinsic`: on a homogeneous space without negative curvature the Rényi divergence of order
 ``a`` between the laws of scale ``sigma`` about two points at distance ``D`` is at most ``a D^2/(2 sigma^2)``. All divergences
 here are quadratures written for the space in hand, with none of the library's laws. Nothing is random but the Monte Carlo on
 ``SO(3)``, whose false-alarm rate is 1e-6.
@@ -19,7 +19,7 @@ from scipy import integrate
 
 from geodp import SPD, Ball, Euclidean, Gaussian, Grassmann, Hyperbolic, Manifold, Product, Rotations, Sphere, private_summary
 from geodp.inputs import Array
-from geodp.mechanisms.choice import Hidden, choose
+from geodp.noise.choice import Hidden, choose
 from geodp.privacy.notions import ZeroConcentratedDP
 
 ORDERS = (1.01, 2.0, 5.0, 20.0)

@@ -11,8 +11,6 @@ from cases import MANIFOLDS, every_manifold, longer
 from scipy import integrate, special, stats
 
 from geodp.inputs import Array
-from geodp.laws import Gaussian, Laplace
-from geodp.laws.families import Law
 from geodp.manifolds import (
     SPD,
     Euclidean,
@@ -26,6 +24,7 @@ from geodp.manifolds import (
     Sphere,
     Torus,
 )
+from geodp.noise.families import Gaussian, Laplace, Law
 
 # ---------------------------------------------------------------------------- closed forms
 

@@ -32,7 +32,7 @@ from geodp.finding import BallRelease
 from geodp.inputs import Array
 from geodp.kmeans import KMeansRelease, private_kmeans
 from geodp.measurement import Measurement
-from geodp.mechanisms.mechanism import Mechanism
+from geodp.noise.mechanism import Mechanism
 from geodp.privacy.notions import PureDP
 from geodp.records.dataset import Dataset
 from geodp.statistics.clusters import ClusterSums

@@ -8,9 +8,9 @@ from cases import every_manifold, random_points
 
 import geodp
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, Rotations, Sphere, frechet_mean, frechet_means
-from geodp.compute import passes
-from geodp.compute.groups import best_group_evaluator, segment_sums
 from geodp.inputs import EPSILON, Array
+from geodp.solver import passes
+from geodp.solver.groups import best_group_evaluator, segment_sums
 from geodp.statistics.many import group_means
 from geodp.statistics.mean import default_tolerance, least_passes
 
@@ -188,7 +188,7 @@ def test_grassmannians_in_a_wide_ball_converge() -> None:
 
 def test_compiled_code_meets_one_type_of_arrays_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is kept on disk for every type it has met: those files must not tell what the records were like."""
-    from geodp.compute import group_kernels
+    from geodp.solver import group_kernels
 
     compile_all(monkeypatch)
     for manifold in (SPD(2), SPD(3), Sphere(2), Rotations(3)):

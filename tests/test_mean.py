@@ -28,7 +28,7 @@ from geodp import (
     Sphere,
     frechet_mean,
 )
-from geodp.compute.passes import SPD3
+from geodp.solver.passes import SPD3
 from geodp.statistics.mean import FrechetMean, default_tolerance
 
 

@@ -30,7 +30,7 @@ from geodp import (
     frechet_mean,
     frechet_means,
 )
-from geodp.compute import passes
+from geodp.solver import passes
 from geodp.statistics.mean import default_tolerance
 
 DIGITS = 60

@@ -499,7 +499,7 @@ app()
     ("module", "name", "kind"),
     [
         ("geodp.release", "_drawn", "RuntimeError"),
-        pytest.param("geodp.laws.exact", "sample", "KeyError", marks=pytest.mark.slow),
+        pytest.param("geodp.noise.exact", "sample", "KeyError", marks=pytest.mark.slow),
     ],
 )
 def test_an_unforeseen_failure_shows_nothing_of_the_records(module: str, name: str, kind: str, tmp_path: Path) -> None:

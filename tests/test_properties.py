@@ -32,11 +32,11 @@ from geodp import (
     frechet_mean,
     private_mean,
 )
-from geodp.compute import passes
 from geodp.files import read_records
 from geodp.inputs import Array
-from geodp.laws import exact
+from geodp.noise import exact
 from geodp.privacy.notions import PureDP
+from geodp.solver import passes
 from geodp.statistics.mean import FrechetMean, default_tolerance
 
 #: Chance that a statistical test below rejects a correct program, were its seed drawn afresh.

@@ -13,7 +13,7 @@ import pytest
 from scipy import special, stats
 
 from geodp.inputs import Array
-from geodp.laws.radial import LogConcave, Piecewise
+from geodp.noise.radial import LogConcave, Piecewise
 
 LEVEL = 1e-4
 DIMENSIONS = [1, 2, 3, 10, 100, 1000, 10_000]

@@ -29,9 +29,9 @@ from geodp import (
     private_mean,
     private_summary,
 )
-from geodp.laws import exact
-from geodp.mechanisms.choice import Hidden, choose
-from geodp.mechanisms.intrinsic import why_not_drawable
+from geodp.noise import exact
+from geodp.noise.choice import Hidden, choose
+from geodp.noise.intrinsic import why_not_drawable
 from geodp.privacy.cost import ConcentratedCost, GaussianCost, LaplaceCost, PureCost, SumCost
 from geodp.privacy.notions import PureDP
 from geodp.records.persons import key_of

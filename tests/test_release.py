@@ -49,7 +49,7 @@ from geodp import (
 )
 from geodp.files import FileError
 from geodp.inputs import Array
-from geodp.laws import exact
+from geodp.noise import exact
 from geodp.privacy.ledger import BudgetExhausted, LedgerError
 from geodp.statistics.mean import FrechetMean
 

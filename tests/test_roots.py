@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 
 from geodp import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
-from geodp.laws.volume import mean_volume
 from geodp.manifolds.roots import Factor, Roots, differences
+from geodp.noise.volume import mean_volume
 
 PI = math.pi
 

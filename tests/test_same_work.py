@@ -25,10 +25,10 @@ from geodp import (
     frechet_mean,
     private_mean,
 )
-from geodp.compute import kernels, passes
 from geodp.inputs import Array
 from geodp.records import chunks
 from geodp.records.persons import open_persons
+from geodp.solver import kernels, passes
 from geodp.statistics.mean import FrechetMean, least_passes
 from geodp.statistics.spread import FrechetVariance
 

@@ -16,11 +16,10 @@ from cases import MANIFOLDS, ONE_OF_EACH, every_manifold, longer, random_points
 from scipy import stats
 
 from geodp.inputs import Array
-from geodp.laws import Gaussian, Laplace
-from geodp.laws.comparison import Comparison
-from geodp.laws.families import Law
-from geodp.laws.metropolis import metropolis
 from geodp.manifolds import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, Sphere, VolumeBound
+from geodp.noise.comparison import Comparison
+from geodp.noise.families import Gaussian, Laplace, Law
+from geodp.noise.metropolis import metropolis
 
 LEVEL = 1e-4
 

@@ -27,8 +27,8 @@ from geodp import (  # noqa: E402
 )
 from geodp.data import release_schema  # noqa: E402
 from geodp.kmeans import private_kmeans  # noqa: E402
-from geodp.mechanisms.intrinsic import IntrinsicMechanism  # noqa: E402
-from geodp.mechanisms.tangent import TangentMechanism  # noqa: E402
+from geodp.noise.intrinsic import IntrinsicMechanism  # noqa: E402
+from geodp.noise.tangent import TangentMechanism  # noqa: E402
 from geodp.receipt import KINDS  # noqa: E402
 
 SCHEMA = release_schema()

@@ -335,8 +335,8 @@ def test_noise_alone_exceeds_its_level_as_rarely_as_said(about: Any, privacy: Pr
 
 def test_the_law_of_the_largest_eigenvalue_is_that_of_drawn_noise() -> None:
     """The quantile by the product of a length and a random direction, against matrices of noise drawn in full."""
-    from geodp.laws.flat import FlatNoise
     from geodp.manifolds.functions import symmetric_from_vector
+    from geodp.noise.flat import FlatNoise
     from geodp.spread import _norm_quantile, _part_quantile
 
     for family in ("laplace", "gaussian"):

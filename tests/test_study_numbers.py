@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import ks_2samp, wishart
 
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Laplace, Manifold, PlanarShapes, Rotations, Sphere, frechet_mean
-from geodp.laws.metropolis import eigenvalue_chain, metropolis
-from geodp.mechanisms.ambient import AmbientLaplace
+from geodp.noise.ambient import AmbientLaplace
+from geodp.noise.metropolis import eigenvalue_chain, metropolis
 from geodp.statistics.sensitivity import sensitivity
 from geodp.study import models, utility
 from geodp.study.bounds import empirical_bound, paper_h, sharp_ingredients

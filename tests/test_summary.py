@@ -30,7 +30,7 @@ from geodp import (
     private_summary,
 )
 from geodp.inputs import Array
-from geodp.laws import exact
+from geodp.noise import exact
 
 NOTIONS: list[dict[str, float]] = [{"epsilon": 30.0}, {"epsilon": 30.0, "delta": 1e-6}, {"rho": 20.0}, {"mu": 5.0}]
 every_notion = pytest.mark.parametrize("asked", NOTIONS, ids=str)

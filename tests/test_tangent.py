@@ -17,10 +17,10 @@ from scipy import stats
 
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
 from geodp.inputs import Array
-from geodp.laws import exact
-from geodp.laws.flat import Family
 from geodp.measurement import Measurement
-from geodp.mechanisms.tangent import TangentMechanism, stretch_of_log, tangent_cost
+from geodp.noise import exact
+from geodp.noise.flat import Family
+from geodp.noise.tangent import TangentMechanism, stretch_of_log, tangent_cost
 from geodp.privacy.notions import PureDP
 from geodp.statistics.mean import FrechetMean
 

@@ -16,9 +16,9 @@ import pytest
 from cases import MANIFOLDS, ONE_OF_EACH, every_manifold, longer
 
 from geodp import HPD, SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, Sphere, Torus, testing
-from geodp.laws import exact
 from geodp.manifolds import Requirement, VolumeBound
 from geodp.manifolds.roots import Roots
+from geodp.noise import exact
 from geodp.testing import SLOW_PROPERTIES, check_manifold
 
 WRONG = [0.0, 0.5, 0.9, 1.1, 2.0]

@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 
 from geodp import SPD, Euclidean, Grassmann, Hyperbolic, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
-from geodp.laws.volume import mean_volume
+from geodp.noise.volume import mean_volume
 from geodp.testing import log_jacobian
 
 

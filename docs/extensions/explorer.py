@@ -22,12 +22,12 @@ from sphinx.application import Sphinx
 import geodp
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, SPDLogEuclidean, Sphere
 from geodp.chain import plan_chain
-from geodp.laws import exact
-from geodp.laws.volume import mean_volume
-from geodp.mechanisms.ambient import ambient_dimension
-from geodp.mechanisms.choice import Candidate, Hidden, Unsuitable, candidates
-from geodp.mechanisms.intrinsic import intrinsic_cost
-from geodp.mechanisms.tangent import tangent_cost
+from geodp.noise import exact
+from geodp.noise.ambient import ambient_dimension
+from geodp.noise.choice import Candidate, Hidden, Unsuitable, candidates
+from geodp.noise.intrinsic import intrinsic_cost
+from geodp.noise.tangent import tangent_cost
+from geodp.noise.volume import mean_volume
 from geodp.planning import QUANTILES
 from geodp.privacy.notions import privacy_of
 from geodp.statistics.mean import FrechetMean

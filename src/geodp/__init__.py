@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from geodp.auditing import AuditResult, audit
     from geodp.chain import ChainPlan, plan_chain
     from geodp.finding import private_ball
-    from geodp.laws.families import Gaussian, Laplace
     from geodp.manifolds import (
         HPD,
         SPD,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         Torus,
     )
     from geodp.manifolds.ball import Ball
+    from geodp.noise.families import Gaussian, Laplace
     from geodp.planning import Plan, plan
     from geodp.privacy.ledger import BudgetExhausted, Ledger, LedgerError, LedgerLocked
     from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
@@ -126,8 +126,8 @@ _LATER = {
     "sensitivity": "geodp.statistics.sensitivity",
     "AuditResult": "geodp.auditing",
     "audit": "geodp.auditing",
-    "Gaussian": "geodp.laws.families",
-    "Laplace": "geodp.laws.families",
+    "Gaussian": "geodp.noise.families",
+    "Laplace": "geodp.noise.families",
     "BudgetExhausted": "geodp.privacy.ledger",
     "Ledger": "geodp.privacy.ledger",
     "LedgerError": "geodp.privacy.ledger",

@@ -46,13 +46,13 @@ from geodp._version import __version__
 from geodp.arithmetic.entropy import Entropy
 from geodp.files import parse_manifold
 from geodp.inputs import Array, is_line, said, whole_number
-from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.notation import Notation
 from geodp.measurement import Measurement
-from geodp.mechanisms.mechanism import Mechanism
-from geodp.mechanisms.selection import Selection
+from geodp.noise.flat import Family
+from geodp.noise.mechanism import Mechanism
+from geodp.noise.selection import Selection
 from geodp.privacy.cost import (
     Cost,
     GaussianCost,

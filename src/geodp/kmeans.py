@@ -8,7 +8,7 @@ are nearest to it and where they are as seen from it (:mod:`geodp.statistics.clu
 this), and hides both with noise. The new centre is the end of the noisy mean vector.
 
 *Theorem*. Given the centres, a round is a Laplace or Gaussian mechanism in a flat space with that sensitivity, and keeps its part
-of the privacy (:mod:`geodp.mechanisms.intrinsic`, the flat case). The centres of the next round are a function of what was
+of the privacy (:mod:`geodp.noise.intrinsic`, the flat case). The centres of the next round are a function of what was
 released, of public numbers and of public random numbers. So the rounds are an adaptive composition, and their costs add up
 (:func:`geodp.privacy.cost.compose`). The number of rounds is fixed: nothing stops when the data say so. Nothing else leaves: no
 labels of records and no sum of squared distances.
@@ -29,13 +29,12 @@ from typing import TYPE_CHECKING, Any, Unpack, final, get_args
 import numpy as np
 
 from geodp._version import __version__
-from geodp.compute.passes import reproducible
 from geodp.files import parse_manifold
 from geodp.finding import moved_center, wide_ball
 from geodp.inputs import LONGEST, SHORTEST, Array, is_line, moderate_length, real_number, whole_number
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
-from geodp.mechanisms.mechanism import Mechanism
+from geodp.noise.mechanism import Mechanism
 from geodp.privacy.cost import Cost, PureCost, cost_from_dict, pure_epsilon
 from geodp.privacy.neighbours import Unit, replace_one
 from geodp.privacy.notions import Privacy, PureDP, privacy_of
@@ -44,6 +43,7 @@ from geodp.receipt import SIMULATION, agrees, cost_in_words, cost_of_parts
 from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import Account, computed
 from geodp.showing import Row, Shown
+from geodp.solver.passes import reproducible
 from geodp.statistics.clusters import ClusterSums
 from geodp.statistics.mean import FrechetMean
 

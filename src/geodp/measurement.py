@@ -10,10 +10,10 @@ from functools import cached_property
 from typing import final
 
 from geodp.inputs import whole_number
-from geodp.laws.flat import Family
-from geodp.mechanisms.choice import Candidate, Hidden, MechanismName, candidates, choose, usable
-from geodp.mechanisms.mechanism import Mechanism
-from geodp.mechanisms.tangent import stretch_of_log
+from geodp.noise.choice import Candidate, Hidden, MechanismName, candidates, choose, usable
+from geodp.noise.flat import Family
+from geodp.noise.mechanism import Mechanism
+from geodp.noise.tangent import stretch_of_log
 from geodp.privacy.notions import Privacy
 from geodp.statistics.statistic import Statistic
 
@@ -29,7 +29,7 @@ class Measurement:
     ``Delta = sensitivity + 2 * tolerance``.
 
     The normal coordinates of computed values at the centre of the ball are at most ``L Delta`` apart, with the Lipschitz constant
-    ``L`` of ``log`` (:func:`geodp.mechanisms.tangent.stretch_of_log`), plus the rounding errors of both. ``noise`` is made for
+    ``L`` of ``log`` (:func:`geodp.noise.tangent.stretch_of_log`), plus the rounding errors of both. ``noise`` is made for
     these distances, and its docstring has the theorem that gives the privacy.
 
     >>> import numpy as np

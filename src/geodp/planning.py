@@ -9,15 +9,15 @@ from typing import Any, Literal, final, get_args
 
 from geodp.arithmetic.bracketing import zero_between
 from geodp.inputs import moderate_length, real_number, whole_number
-from geodp.laws.flat import Family, FlatNoise
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.notation import Notation
 from geodp.measurement import Measurement
-from geodp.mechanisms.ambient import ambient_expected_error
-from geodp.mechanisms.choice import Candidate, Hidden, MechanismName, candidates
-from geodp.mechanisms.intrinsic import IntrinsicMechanism, intrinsic_cost, projection_is_safe, widest_drawable
-from geodp.mechanisms.mechanism import Mechanism
-from geodp.mechanisms.tangent import TangentMechanism, tangent_cost
+from geodp.noise.ambient import ambient_expected_error
+from geodp.noise.choice import Candidate, Hidden, MechanismName, candidates
+from geodp.noise.flat import Family, FlatNoise
+from geodp.noise.intrinsic import IntrinsicMechanism, intrinsic_cost, projection_is_safe, widest_drawable
+from geodp.noise.mechanism import Mechanism
+from geodp.noise.tangent import TangentMechanism, tangent_cost
 from geodp.privacy.cost import ConcentratedCost, Cost, compose
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
 from geodp.receipt import in_layout, says_nothing

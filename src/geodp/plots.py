@@ -6,7 +6,7 @@ which notebooks show. Everything is drawn from public numbers and from releases.
 *The chart.* A release on any manifold is drawn in a plane of the tangent space at the centre of the ball: the plane through the
 centre and the released point, which shows their true distance. The projection of a ball of radius ``e`` about that point stays
 in the drawn disc, because ``log`` and the projection stretch no length. If the curvature is positive, ``log`` stretches by up to
-:func:`geodp.mechanisms.tangent.stretch_of_log`, and the disc is enlarged by that factor.
+:func:`geodp.noise.tangent.stretch_of_log`, and the disc is enlarged by that factor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from geodp.inputs import Array
 from geodp.manifolds import SPD, Manifold, PlanarShapes, SPDLogEuclidean, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.notation import Notation
-from geodp.mechanisms.tangent import stretch_of_log
+from geodp.noise.tangent import stretch_of_log
 from geodp.planning import Plan, plan
 from geodp.privacy.ledger import Budget, Ledger
 from geodp.privacy.notions import Privacy

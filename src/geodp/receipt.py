@@ -16,13 +16,13 @@ import numpy as np
 from geodp._version import __version__
 from geodp.files import parse_manifold
 from geodp.inputs import Array, is_line
-from geodp.laws.flat import Family
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.notation import Notation
-from geodp.mechanisms.intrinsic import IntrinsicMechanism, intrinsic_cost
-from geodp.mechanisms.mechanism import Mechanism
-from geodp.mechanisms.tangent import TangentMechanism, stretch_of_log, tangent_cost
+from geodp.noise.flat import Family
+from geodp.noise.intrinsic import IntrinsicMechanism, intrinsic_cost
+from geodp.noise.mechanism import Mechanism
+from geodp.noise.tangent import TangentMechanism, stretch_of_log, tangent_cost
 from geodp.privacy.cost import Cost, PureCost, compose, cost_from_dict, cost_of
 from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of

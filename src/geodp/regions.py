@@ -47,7 +47,7 @@ from geodp.inputs import Array, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import sinhc
-from geodp.mechanisms.mechanism import Mechanism
+from geodp.noise.mechanism import Mechanism
 from geodp.receipt import SIMULATION, Release, about_point, in_layout
 from geodp.showing import Row, Shown
 from geodp.spread import CovarianceRelease, VarianceRelease

@@ -37,15 +37,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.arithmetic.entropy import NotPrivate
-from geodp.compute.passes import reproducible
 from geodp.inputs import Array, as_numpy, is_line, real_number, refuse_unreadable
-from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.notation import Notation
 from geodp.measurement import Measurement
-from geodp.mechanisms.choice import MechanismName
-from geodp.mechanisms.mechanism import Draw, Mechanism
+from geodp.noise.choice import MechanismName
+from geodp.noise.flat import Family
+from geodp.noise.mechanism import Draw, Mechanism
 from geodp.privacy.cost import Cost, cost_of
 from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
@@ -67,6 +66,7 @@ from geodp.receipt import (
 )
 from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Change, Dataset, DatasetOptions, Labels, Members
+from geodp.solver.passes import reproducible
 from geodp.statistics.counts import Count, Coverage
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean
@@ -158,9 +158,9 @@ def private_mean(
 
     Every record is clipped into the ball by itself (a record that is not a point of the manifold becomes the centre). The mean of
     the clipped records is computed to a public tolerance, and noise is added. :func:`geodp.sensitivity` says how far one record
-    can move the mean; :mod:`geodp.mechanisms.intrinsic` and :mod:`geodp.mechanisms.tangent` prove that the noise is enough. A
+    can move the mean; :mod:`geodp.noise.intrinsic` and :mod:`geodp.noise.tangent` prove that the noise is enough. A
     program over exact real numbers draws the noise from the operating system's entropy, and the released value is a function of
-    that draw rounded to a public grid (:mod:`geodp.laws.exact`).
+    that draw rounded to a public grid (:mod:`geodp.noise.exact`).
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def private_summary(
     values. The library cannot check this; you must. The receipt says so.
 
     *Theorem*: under that claim, Theorem 1 of Reimherr, Bharath and Soto (2021) for intrinsic Laplace noise, and the theorems of
-    :mod:`geodp.mechanisms.intrinsic` and :mod:`geodp.mechanisms.tangent` for the others.
+    :mod:`geodp.noise.intrinsic` and :mod:`geodp.noise.tangent` for the others.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ def private_coverage(
     *Public*: the ball, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same size that
     differ by replacing one record. *Theorem*: one record changes each count by at most 1, so the pair moves by at most the
     root of two (:class:`geodp.statistics.counts.Coverage`), and Laplace or Gaussian noise in the plane hides it
-    (:mod:`geodp.mechanisms.intrinsic`, the flat case).
+    (:mod:`geodp.noise.intrinsic`, the flat case).
 
     In this way a curator may learn that a whole column was read wrongly, or that the ball does not fit. Arguments are those of
     :func:`private_mean`.

@@ -2,7 +2,7 @@ r"""How much records vary, released with differential privacy: variances, covari
 
 *Public*: the ball, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same size that
 differ by replacing one record. *Theorem*: how far one record can move a variance or a covariance is in
-:mod:`geodp.statistics.spread`; Laplace or Gaussian noise in a flat space is added (:mod:`geodp.mechanisms.intrinsic`, the flat
+:mod:`geodp.statistics.spread`; Laplace or Gaussian noise in a flat space is added (:mod:`geodp.noise.intrinsic`, the flat
 case), with the exact privacy curve of that noise. Everything else here is computed from the release.
 
 *Which eigenvalues mean something.* The released matrix is the true one plus a symmetric matrix ``E`` of noise whose law is
@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.inputs import Array, real_number, whole_number
-from geodp.laws.flat import FlatNoise
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.functions import symmetric_from_vector
 from geodp.manifolds.notation import Notation
+from geodp.noise.flat import FlatNoise
 from geodp.privacy.notions import privacy_of
 from geodp.receipt import KINDS, SIMULATION, GroupedRelease, Kind, Release, written
 from geodp.records.dataset import Dataset, DatasetOptions, Labels

@@ -841,7 +841,7 @@ def _exactly(manifold: Manifold, center: Array, velocity: Array) -> tuple[float 
     from fractions import Fraction
 
     from geodp.arithmetic.intervals import enclosed_vector, norm, working_precision
-    from geodp.laws.exact.radius import RadialLaw
+    from geodp.noise.exact.radius import RadialLaw
 
     with working_precision(200):
         v = enclosed_vector(velocity)
@@ -857,7 +857,7 @@ def exact_draws_have_the_mean_distance_of_an_independent_sampler(manifold: Manif
     The integral is by importance sampling with the Jacobian determinants of differences of ``exp`` and with distances for the
     cut locus, so it uses nothing of the library's law. Slow: :data:`SLOW_PROPERTIES`.
     """
-    from geodp.laws import exact
+    from geodp.noise import exact
 
     rng, dim, origin = _rng(manifold), manifold.dim, manifold.origin
     scale = 0.4 * min(exact.largest_scale(manifold), 0.5 * manifold.diameter / dim, 3.0 / dim)

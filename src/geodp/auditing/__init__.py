@@ -41,10 +41,10 @@ from geodp.auditing.mechanisms import DrawPath, MeanMechanism, Mechanism, runner
 from geodp.auditing.pairs import checked_pair, worst_case_pair
 from geodp.auditing.search import Counted, Progress, Runs, Search
 from geodp.inputs import Array, whole_number
-from geodp.laws.flat import Family
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
-from geodp.mechanisms.choice import MechanismName
+from geodp.noise.choice import MechanismName
+from geodp.noise.flat import Family
 from geodp.privacy.notions import Privacy, PureDP, privacy_of
 from geodp.progress import progress_bar
 from geodp.records.chunks import cores

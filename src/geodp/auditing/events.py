@@ -20,7 +20,7 @@ from geodp.auditing.bounds import WITNESS_ORDERS, LowerBound, least_rho_of_steps
 from geodp.inputs import Array
 from geodp.manifolds import Manifold, Product
 from geodp.manifolds.ball import Ball
-from geodp.mechanisms.mechanism import Mechanism
+from geodp.noise.mechanism import Mechanism
 
 Feature = Callable[[Array], Array]
 

@@ -16,11 +16,11 @@ from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 
-from geodp.compute.passes import reproducible
 from geodp.inputs import Array
-from geodp.laws import exact
 from geodp.measurement import Measurement
+from geodp.noise import exact
 from geodp.release import private_mean
+from geodp.solver.passes import reproducible
 from geodp.statistics.mean import FrechetMean
 
 DrawPath = Literal["float", "exact", "release"]
@@ -39,7 +39,7 @@ class MeanMechanism:
     it is computed, so releases on one ``x`` are independent draws with one centre, whether the centre was computed once or
     every time. The audit calls the same parts as the release: the statistic and the mechanism of the measurement.
 
-    ``"exact"`` draws with :mod:`geodp.laws.exact`, as a release does; ``"float"`` with the vectorised floating-point
+    ``"exact"`` draws with :mod:`geodp.noise.exact`, as a release does; ``"float"`` with the vectorised floating-point
     simulator of the same law, thousands of times faster, which ``private_mean(simulate=...)`` uses.
 
     ``seeded`` takes the bits of the exact sampler from the generator; otherwise, and always with ``"release"``, they come from

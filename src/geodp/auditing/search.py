@@ -35,7 +35,7 @@ from geodp.auditing.mechanisms import Runner, Task
 from geodp.auditing.parities import Parities
 from geodp.inputs import Array
 from geodp.manifolds.ball import Ball
-from geodp.mechanisms.mechanism import Mechanism
+from geodp.noise.mechanism import Mechanism
 
 Progress = Callable[[int, int], None]
 

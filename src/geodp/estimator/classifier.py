@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from geodp.estimator.common import Fit, PrivateEstimator, distances, read_records, read_unit, refuse_unless_asked
 from geodp.inputs import Array, said
-from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.mechanisms.choice import MechanismName
+from geodp.noise.choice import MechanismName
+from geodp.noise.flat import Family
 from geodp.privacy.neighbours import add_or_remove_one, change_one
 from geodp.privacy.notions import Privacy
 from geodp.privacy.splitting import split

@@ -10,10 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from geodp.estimator.common import Fit, PrivateEstimator, needed_ball, read_points, read_records, read_unit, refuse_unless_asked
 from geodp.inputs import Array
-from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.mechanisms.choice import MechanismName
+from geodp.noise.choice import MechanismName
+from geodp.noise.flat import Family
 from geodp.receipt import Release
 from geodp.records.dataset import Dataset
 from geodp.release import Order, private_mean

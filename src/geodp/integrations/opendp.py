@@ -49,10 +49,10 @@ except ImportError:  # an extra that is installed wherever the tests run
 
 from geodp.finding import plan_search, private_ball, search_cost
 from geodp.inputs import whole_number
-from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.mechanisms.choice import MechanismName
+from geodp.noise.choice import MechanismName
+from geodp.noise.flat import Family
 from geodp.privacy.cost import Cost
 from geodp.privacy.groups import group_cost, group_parameters
 from geodp.privacy.neighbours import Unit

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
-from geodp.compute.passes import Evaluator, Pass, Roundings, best_evaluator
 from geodp.files import FileError
 from geodp.inputs import Array, as_numpy, is_array_like, refuse_unreadable
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.manifold import Manifold
+from geodp.solver.passes import Evaluator, Pass, Roundings, best_evaluator
 
 #: Bytes of records that each core reads at a time; less if there are too few records for all cores.
 _CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
@@ -119,7 +119,7 @@ def fingerprint(records: Array, weights: Array | None, keys: Words) -> int:
     """
     words = records.reshape(len(records), math.prod(records.shape[1:])).view(np.uint64)
     # the same number in a quarter of the time, if another thread is not just loading it
-    compiled = getattr(sys.modules.get("geodp.compute.kernels"), "fingerprint", None)
+    compiled = getattr(sys.modules.get("geodp.solver.kernels"), "fingerprint", None)
     if compiled is not None:
         return int(compiled(words, _NONE if weights is None else weights.view(np.uint64), keys))
     hashes = np.einsum("ij,j->i", words >> _HALF, keys[4::2]) + np.einsum("ij,j->i", words & _LOWER, keys[5::2]) + keys[0]

@@ -20,11 +20,11 @@ import numpy as np
 from dask.base import get_scheduler
 from numpy.typing import NDArray
 
-from geodp.compute.passes import Evaluator, Pass
 from geodp.inputs import Array
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.manifold import Manifold
 from geodp.records.chunks import Reading, Records, Report, Words, check_shape, failed, hiding_error_text, read_block, slices
+from geodp.solver.passes import Evaluator, Pass
 
 #: The number of passes that one task adds up.
 _FAN_IN = 16

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from geodp.compute.groups import GroupEvaluator, GroupPass, Integers, best_group_evaluator
-from geodp.compute.passes import as_compiled_code_knows_it, sum_rounding
 from geodp.inputs import EPSILON, Array, as_numpy, refuse_unreadable
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.records.chunks import as_array, check_shape, in_order, one_blas_thread, pool
 from geodp.records.sources import Columns, is_column, load
+from geodp.solver.groups import GroupEvaluator, GroupPass, Integers, best_group_evaluator
+from geodp.solver.passes import as_compiled_code_knows_it, sum_rounding
 from geodp.statistics.mean import (
     FINE,
     MOST_PASSES,

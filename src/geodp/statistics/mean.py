@@ -10,8 +10,6 @@ from typing import Any, ClassVar, NamedTuple, Unpack, final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from geodp.compute.groups import GroupEvaluator, best_group_evaluator
-from geodp.compute.passes import HessianKnown, Pass, sum_rounding
 from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
@@ -19,6 +17,8 @@ from geodp.progress import Progress, followed
 from geodp.records.chunks import Records, open_records
 from geodp.records.persons import Indices, Persons
 from geodp.records.sources import Columns, load
+from geodp.solver.groups import GroupEvaluator, best_group_evaluator
+from geodp.solver.passes import HessianKnown, Pass, sum_rounding
 from geodp.statistics.secants import MEMORY, accelerated
 from geodp.statistics.sensitivity import Bound, sensitivity
 

@@ -11,7 +11,7 @@ from geodp.files import parse_manifold
 from geodp.inputs import Array
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.mechanisms.ambient import AmbientLaplace
+from geodp.noise.ambient import AmbientLaplace
 from geodp.statistics.mean import frechet_mean
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import ball_records, laplace_for, means, noisy, standard_error

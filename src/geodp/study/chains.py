@@ -9,10 +9,10 @@ from typing import TypeVar
 import numpy as np
 
 from geodp.inputs import Array
-from geodp.laws import exact
-from geodp.laws.families import Laplace
-from geodp.laws.metropolis import eigenvalue_chain, metropolis
 from geodp.manifolds import SPD, Sphere
+from geodp.noise import exact
+from geodp.noise.families import Laplace
+from geodp.noise.metropolis import eigenvalue_chain, metropolis
 from geodp.study.bounds import empirical_bound
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.models import CAP, MATRICES, standard_error

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from geodp.inputs import Array
-from geodp.laws.families import Laplace, Law
 from geodp.manifolds import SPD, Manifold, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import angle_over_sine
 from geodp.measurement import Measurement
+from geodp.noise.families import Laplace, Law
 from geodp.privacy.notions import PureDP
 from geodp.statistics.mean import FrechetMean
 

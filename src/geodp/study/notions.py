@@ -7,7 +7,7 @@ import numpy as np
 from geodp.files import parse_manifold
 from geodp.manifolds.ball import Ball
 from geodp.measurement import Measurement
-from geodp.mechanisms.mechanism import Mechanism
+from geodp.noise.mechanism import Mechanism
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
 from geodp.statistics.mean import FrechetMean
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task

@@ -11,10 +11,10 @@ from scipy.integrate import quad
 from geodp.auditing import worst_case_pair
 from geodp.files import parse_manifold
 from geodp.inputs import Array
-from geodp.laws.families import Laplace
 from geodp.manifolds import Euclidean, Hyperbolic, Manifold, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.mechanisms.ambient import AmbientLaplace
+from geodp.noise.ambient import AmbientLaplace
+from geodp.noise.families import Laplace
 from geodp.statistics.mean import frechet_mean
 from geodp.statistics.sensitivity import sensitivity
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task

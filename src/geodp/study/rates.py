@@ -8,8 +8,8 @@ import numpy as np
 
 from geodp.files import parse_manifold
 from geodp.inputs import Array
-from geodp.laws.families import Laplace
 from geodp.manifolds.ball import Ball
+from geodp.noise.families import Laplace
 from geodp.statistics.sensitivity import sensitivity
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.table import ResultTable

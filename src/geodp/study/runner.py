@@ -29,9 +29,9 @@ import scipy
 from threadpoolctl import threadpool_limits
 
 from geodp._version import __version__
-from geodp.compute.passes import reproducible
 from geodp.files.writing import write_whole
 from geodp.records.chunks import cores
+from geodp.solver.passes import reproducible
 from geodp.study.experiment import Experiment, Settings, Task
 from geodp.study.table import ResultTable
 

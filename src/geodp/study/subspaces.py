@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from geodp.laws.flat import FlatNoise
+from geodp.noise.flat import FlatNoise
 from geodp.study.experiment import Claim, Experiment, Settings, Tables, Task
 from geodp.study.table import ResultTable
 

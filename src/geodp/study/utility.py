@@ -10,11 +10,11 @@ from scipy.integrate import quad
 from scipy.special import roots_genlaguerre
 
 from geodp.inputs import Array
-from geodp.laws.families import Laplace
-from geodp.laws.flat import FlatNoise
 from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.mechanisms.ambient import AmbientLaplace
+from geodp.noise.ambient import AmbientLaplace
+from geodp.noise.families import Laplace
+from geodp.noise.flat import FlatNoise
 from geodp.release import private_mean
 from geodp.statistics.sensitivity import sensitivity
 from geodp.study.bounds import empirical_bound

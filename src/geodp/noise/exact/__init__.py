@@ -10,7 +10,7 @@ post-processing, with no term for floating point.
 
 **Proof.** *The ideal algorithm* is rejection sampling over real numbers. A trial draws independent uniform numbers,
 each the binary fraction of an infinite string of fair bits. From them it makes a radius ``s`` with density proportional to
-``g(s) s^(d-1) G(s)`` (:mod:`~geodp.laws.exact.radius`), a direction uniform on the unit sphere of an orthonormal
+``g(s) s^(d-1) G(s)`` (:mod:`~geodp.noise.exact.radius`), a direction uniform on the unit sphere of an orthonormal
 frame (a normalised vector of Box and Muller's normal variables), and their product ``v``. It accepts ``v``
 with probability ``J(v)/G(s)``, which is at most 1 by Jensen's inequality, and never beyond the tangent cut locus. That is, it
 accepts if ``u < J(v)/G(s)`` for one more uniform number ``u``; if ``u G(s)`` is below the least ``J`` at this radius, the answer
@@ -57,8 +57,8 @@ from numpy.typing import ArrayLike
 from geodp.arithmetic.entropy import Entropy, NotPrivate, OperatingSystem, Tape
 from geodp.arithmetic.intervals import Undecided, coarsely, less, nearest, norm, working_precision
 from geodp.inputs import Array
-from geodp.laws.exact.radius import RARE, Family, RadialLaw, usual_bits
 from geodp.manifolds import Manifold
+from geodp.noise.exact.radius import RARE, Family, RadialLaw, usual_bits
 
 __all__ = [
     "Entropy",

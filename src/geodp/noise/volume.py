@@ -15,10 +15,10 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from geodp.inputs import Array
-from geodp.laws.radial import Function, Piecewise, log_power
 from geodp.manifolds import Manifold
 from geodp.manifolds.functions import log_sinc, log_sinhc
 from geodp.manifolds.roots import Integers, Roots
+from geodp.noise.radial import Function, Piecewise, log_power
 
 #: Numbers held at once by one batch of quadrature nodes.
 _BATCH = 1 << 21

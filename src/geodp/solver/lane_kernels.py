@@ -13,9 +13,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.compute.kernels import TIDY, asinh, chord_angle, compiled
 from geodp.inputs import Array
 from geodp.manifolds.manifold import TOLERANCE
+from geodp.solver.kernels import TIDY, asinh, chord_angle, compiled
 
 Flags = NDArray[np.bool_]
 

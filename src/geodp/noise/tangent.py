@@ -21,7 +21,7 @@ most ``sinh(k s)/(k s)``, ``-k^2`` the lowest curvature, in general. So the dist
 ``min(|z| sinhc(k r), 2 r)`` if moved into the ball, and ``min(|z| sinhc(k (r + |z|)), 2 r + |z|)`` otherwise.
 
 *Exact arithmetic.* ``u`` is computed in floats, to a public tolerance that ``Delta`` includes. ``u + z`` is drawn by the
-program over exact reals of :mod:`geodp.laws.exact` on ``R^d`` and rounded to a public grid. Everything after that is a function
+program over exact reals of :mod:`geodp.noise.exact` on ``R^d`` and rounded to a public grid. Everything after that is a function
 of the rounded vector.
 """
 
@@ -36,12 +36,12 @@ import numpy as np
 
 from geodp.arithmetic.entropy import Entropy
 from geodp.inputs import Array
-from geodp.laws import exact
-from geodp.laws.flat import Family, FlatNoise
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import sinhc
-from geodp.mechanisms.mechanism import Draw, Kind, Mechanism
+from geodp.noise import exact
+from geodp.noise.flat import Family, FlatNoise
+from geodp.noise.mechanism import Draw, Kind, Mechanism
 from geodp.privacy.cost import Cost, GaussianCost, LaplaceCost
 
 

@@ -36,12 +36,12 @@ import numpy as np
 
 from geodp.arithmetic.entropy import Entropy
 from geodp.inputs import Array
-from geodp.laws import exact
-from geodp.laws.families import Gaussian, Laplace, Law
-from geodp.laws.flat import Family, FlatNoise, log_ratio
 from geodp.manifolds import Manifold, Sphere
 from geodp.manifolds.ball import Ball
-from geodp.mechanisms.mechanism import Draw, Kind, Mechanism
+from geodp.noise import exact
+from geodp.noise.families import Gaussian, Laplace, Law
+from geodp.noise.flat import Family, FlatNoise, log_ratio
+from geodp.noise.mechanism import Draw, Kind, Mechanism
 from geodp.privacy.cost import ConcentratedCost, Cost, GaussianCost, LaplaceCost, PureCost
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.inputs import Array
-from geodp.laws.families import Law
 from geodp.manifolds import SPD
+from geodp.noise.families import Law
 
 
 def metropolis(
@@ -36,7 +36,7 @@ def metropolis(
     time where few candidates are accepted, which is near the centre.
 
     >>> from geodp.manifolds import Sphere
-    >>> from geodp.laws import Laplace
+    >>> from geodp.noise.families import Laplace
     >>> metropolis(Laplace(Sphere(2), 0.1), [0.0, 0.0, 1.0], 4, np.random.default_rng(0), steps=10).shape
     (4, 3)
     """

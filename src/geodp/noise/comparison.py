@@ -16,8 +16,8 @@ from typing import final
 import numpy as np
 
 from geodp.inputs import Array
-from geodp.laws.radial import Function, LogConcave, log_power
 from geodp.manifolds import Manifold
+from geodp.noise.radial import Function, LogConcave, log_power
 
 #: Numbers held at once by one batch of trials.
 _BATCH = 1 << 21

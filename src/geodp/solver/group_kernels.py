@@ -10,9 +10,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.compute.kernels import SPD3_ROOM, cholesky, compiled, far_matrix, rotations3, spd2, spd3_pieces, sphere2
 from geodp.inputs import Array
 from geodp.manifolds.spd import LEAST_SPREAD, MOST_LOST, MOST_SPREAD
+from geodp.solver.kernels import SPD3_ROOM, cholesky, compiled, far_matrix, rotations3, spd2, spd3_pieces, sphere2
 
 Integers = NDArray[np.int64]
 

@@ -13,10 +13,10 @@ from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
 
 from geodp.inputs import Array, real_number
-from geodp.laws.comparison import Comparison
-from geodp.laws.radial import LogConcave, Piecewise
-from geodp.laws.volume import MeanVolume, mean_volume
 from geodp.manifolds import Manifold
+from geodp.noise.comparison import Comparison
+from geodp.noise.radial import LogConcave, Piecewise
+from geodp.noise.volume import MeanVolume, mean_volume
 
 #: Computations with the radius stop where the envelope's density has fallen by ``exp(-_TAIL)``.
 _TAIL = 60.0
@@ -38,7 +38,7 @@ _LEAST_ACCEPTANCE = 1e-10
 class Law(ABC):
     """A law whose density at ``x`` depends only on ``dist(center, x)``, in the same way for every centre.
 
-    Draws are exact (:mod:`geodp.laws.comparison`). The normaliser and the distribution of the radius come from
+    Draws are exact (:mod:`geodp.noise.comparison`). The normaliser and the distribution of the radius come from
     one-dimensional quadrature, whose error is :attr:`log_normalizer_error`.
     """
 
@@ -69,7 +69,7 @@ class Law(ABC):
         """Independent draws around one point, as an array of shape ``size + point_shape``.
 
         The law is exact, but the arithmetic is float64, whose rounding depends on the centre. Use this for simulation only: a
-        private release needs :mod:`geodp.laws.exact`.
+        private release needs :mod:`geodp.noise.exact`.
         """
         shape = (size,) if isinstance(size, int | np.integer) else tuple(size)
         point = self.manifold.read_points(center, "center")
@@ -99,7 +99,7 @@ class Law(ABC):
         """An estimate of the absolute error of :attr:`log_normalizer`.
 
         It includes rounding and quadrature along the radius, and the error of the mean volume density: 0 for isotropic
-        manifolds, else the difference of two quadrature rules or a standard error (:func:`~geodp.laws.volume.mean_volume`).
+        manifolds, else the difference of two quadrature rules or a standard error (:func:`~geodp.noise.volume.mean_volume`).
         """
         rounding = 1e-15 * (abs(self._envelope.peak) + self.manifold.dim)
         return rounding + self._profile.error / self._profile.integral() + self._volume_error

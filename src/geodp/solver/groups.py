@@ -13,7 +13,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.compute.passes import (
+from geodp.inputs import Array
+from geodp.manifolds import SPD, Rotations, Sphere
+from geodp.manifolds.ball import Ball
+from geodp.manifolds.functions import spectral, vector_from_symmetric
+from geodp.manifolds.manifold import Manifold
+from geodp.manifolds.spd import cholesky, log_of_whitened, most_spread
+from geodp.solver.passes import (
     NO_ROWS,
     HessianKnown,
     Pass,
@@ -26,12 +32,6 @@ from geodp.compute.passes import (
     spd3_coordinates,
     worth_compiled_code,
 )
-from geodp.inputs import Array
-from geodp.manifolds import SPD, Rotations, Sphere
-from geodp.manifolds.ball import Ball
-from geodp.manifolds.functions import spectral, vector_from_symmetric
-from geodp.manifolds.manifold import Manifold
-from geodp.manifolds.spd import cholesky, log_of_whitened, most_spread
 
 Integers = NDArray[np.int64]
 
@@ -224,7 +224,7 @@ class _CompiledSPDGroups(CompiledGroups):
         self._center = np.array(ball.center), *cholesky(ball.center)
 
     def advance(self, points: Array, steps: Array, records: Array, starts: Integers) -> GroupPass:
-        from geodp.compute import group_kernels
+        from geodp.solver import group_kernels
 
         moved = np.array(points)
         group_kernels.move_spd(moved, np.ascontiguousarray(steps), *self._center, self.ball.radius)
@@ -240,7 +240,7 @@ class SPD2Groups(_CompiledSPDGroups):
     columns, hessian = 7, "in full"
 
     def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
-        from geodp.compute import group_kernels
+        from geodp.solver import group_kernels
 
         group_kernels.spd2_groups(records, starts, points, radius, Pass.BLOCK, rows)
 
@@ -265,7 +265,7 @@ class SPD3Groups(_CompiledSPDGroups):
     columns = 8
 
     def advance(self, points: Array, steps: Array, records: Array, starts: Integers) -> GroupPass:
-        from geodp.compute import group_kernels, kernels
+        from geodp.solver import group_kernels, kernels
 
         # the loop over records also clips points, several at once
         moved, (center, factor, inverse) = np.array(points), self._center
@@ -279,7 +279,7 @@ class SPD3Groups(_CompiledSPDGroups):
         return self.evaluate(moved, records, starts)
 
     def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
-        from geodp.compute import group_kernels
+        from geodp.solver import group_kernels
 
         group_kernels.spd3_groups(records, starts, points, radius, Pass.BLOCK, rows)
 
@@ -294,7 +294,7 @@ class Sphere2Groups(CompiledGroups):
     columns, hessian = 11, "in full"
 
     def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
-        from geodp.compute import group_kernels
+        from geodp.solver import group_kernels
 
         unit = points / np.linalg.vector_norm(points, axis=-1, keepdims=True)
         group_kernels.sphere2_groups(records, starts, unit, radius, Pass.BLOCK, rows)
@@ -315,7 +315,7 @@ class Rotations3Groups(CompiledGroups):
     columns, hessian = 11, "in full"
 
     def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
-        from geodp.compute import group_kernels
+        from geodp.solver import group_kernels
 
         group_kernels.rotations3_groups(records, starts, points, radius, Pass.BLOCK, rows)
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from geodp.arithmetic.entropy import Entropy
 from geodp.inputs import Array
-from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
+from geodp.noise.flat import Family
 from geodp.privacy.cost import Cost
 
 Kind = Literal["intrinsic", "tangent"]
@@ -29,7 +29,7 @@ class Mechanism(ABC):
     """Noise of one scale for a value on a manifold. Everything stored here is public.
 
     ``cost`` holds for every two values within the distance that the mechanism was made for. The class of a mechanism states its
-    theorem; :mod:`geodp.mechanisms.choice` chooses scales.
+    theorem; :mod:`geodp.noise.choice` chooses scales.
     """
 
     scale: float

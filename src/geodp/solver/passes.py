@@ -264,7 +264,7 @@ class _CompiledSPD(CompiledEvaluator):
     @cache
     def _load() -> None:
         """Loads all compiled functions at once, so that no later call has to compile."""
-        from geodp.compute import group_kernels
+        from geodp.solver import group_kernels
 
         one, room = np.eye(2)[None], np.empty((2, 2))
         group_kernels.factor(one[0], room, room.copy())
@@ -275,7 +275,7 @@ class _CompiledSPD(CompiledEvaluator):
         """A writable copy of the point, its Cholesky factor, the inverse of that, and which matrices to factorise."""
         at, frame = self._frames.get(id(p), (None, None))
         if at is not p or frame is None:
-            from geodp.compute import group_kernels
+            from geodp.solver import group_kernels
 
             at, factor, inverse = np.array(p), np.empty(p.shape), np.empty(p.shape)
             frame = at, factor, inverse, group_kernels.factor(at, factor, inverse)
@@ -283,7 +283,7 @@ class _CompiledSPD(CompiledEvaluator):
         return frame
 
     def move(self, ball: Ball, p: Array, step: Array) -> Array:
-        from geodp.compute import group_kernels
+        from geodp.solver import group_kernels
 
         moved = np.array(p)
         group_kernels.move_spd(moved[None], step[None], *self.frame(ball.center)[:3], ball.radius)
@@ -296,7 +296,7 @@ class _CompiledSPD(CompiledEvaluator):
 
 def follow_spd(before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
     """:meth:`Evaluator.follow` on positive-definite matrices, in compiled code, for each of several points."""
-    from geodp.compute import group_kernels
+    from geodp.solver import group_kernels
 
     there, moves = np.array(vectors), np.empty((len(vectors), vectors.shape[-1]))
     group_kernels.follow_spd(np.array(before), np.array(here), there, moves)
@@ -313,7 +313,7 @@ class SPD2(_CompiledSPD):
     hessian = "in full"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.compute import kernels
+        from geodp.solver import kernels
 
         blocks = _rows(records, 7)
         reach = kernels.spd2(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks)
@@ -356,7 +356,7 @@ class SPD3(_CompiledSPD):
     hessian = "its mean over directions"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.compute import kernels
+        from geodp.solver import kernels
 
         blocks = _rows(records, 9)
         reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks, NO_ROWS, radius)
@@ -365,7 +365,7 @@ class SPD3(_CompiledSPD):
         return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(np.add.reduce(weights)))
 
     def coordinates(self, ball: Ball, records: Array) -> Array:
-        from geodp.compute import kernels
+        from geodp.solver import kernels
 
         each, blocks, weights = np.empty((len(records), 6)), _rows(records, 9), np.ones(len(records))
         records = as_compiled_code_knows_it(records)
@@ -419,7 +419,7 @@ class SPDCompiled(_CompiledSPD):
         return vector_from_symmetric(there), -vector_from_symmetric(spectral(basis, np.log(values)))
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.compute import spd_kernel
+        from geodp.solver import spd_kernel
 
         blocks = _rows(records, self.manifold.dim + 2)
         reach = spd_kernel.spd(records, weights, *self.frame(p), radius, spd_kernel.quadrature(), Pass.BLOCK, blocks)
@@ -467,7 +467,7 @@ class Sphere2(CompiledEvaluator):
     hessian = "in full"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.compute import kernels
+        from geodp.solver import kernels
 
         blocks = _rows(records, 11)
         reach = kernels.sphere2(records, weights, p / np.linalg.vector_norm(p), radius, Pass.BLOCK, blocks)
@@ -489,7 +489,7 @@ class Rotations3(CompiledEvaluator):
     hessian = "in full"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.compute import kernels
+        from geodp.solver import kernels
 
         blocks = _rows(records, 11)
         reach = kernels.rotations3(records, weights, np.array(p), radius, Pass.BLOCK, blocks)
@@ -535,7 +535,7 @@ class SphereLarge(CompiledEvaluator):
         self.sphere = manifold
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.compute import kernels
+        from geodp.solver import kernels
 
         length, d = self.sphere.radius, self.sphere.d
         blocks = _rows(records, d + 3)
@@ -557,7 +557,7 @@ class HyperbolicCompiled(CompiledEvaluator):
     hessian = "its mean over directions"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.compute import lane_kernels
+        from geodp.solver import lane_kernels
 
         d, space = self.manifold.dim, p[1:]
         length = float(np.linalg.vector_norm(space))
@@ -580,7 +580,7 @@ class ShapesCompiled(CompiledEvaluator):
     hessian = "its mean over directions"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.compute import lane_kernels
+        from geodp.solver import lane_kernels
 
         size = p.size
         blocks = _rows(records, 2 * size + 2)
@@ -607,7 +607,7 @@ class GrassmannCompiled(CompiledEvaluator):
     hessian = "its mean over directions"
 
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.compute import lane_kernels
+        from geodp.solver import lane_kernels
 
         size, rank = p.size, self.manifold.rank
         blocks = _rows(records, size + 2)
@@ -677,7 +677,7 @@ def worth_compiled_code(kernel: str, numbers: float) -> bool:
     if not _numba_is_there():
         return False
     module, name = kernel.split(".")
-    loaded = sys.modules.get(f"geodp.compute.{module}")
+    loaded = sys.modules.get(f"geodp.solver.{module}")
     if loaded is not None and bool(getattr(getattr(loaded, name, None), "overloads", None)):
         return True
     total = _Tally.numbers + numbers + _CALL

@@ -11,11 +11,11 @@ from functools import cached_property, lru_cache
 from typing import Literal, final, get_args
 
 from geodp.inputs import EPSILON, said
-from geodp.laws.families import GREATEST_SCALE, LEAST_SCALE
-from geodp.laws.flat import Family
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.mechanisms.intrinsic import (
+from geodp.noise.families import GREATEST_SCALE, LEAST_SCALE
+from geodp.noise.flat import Family
+from geodp.noise.intrinsic import (
     IntrinsicMechanism,
     intrinsic_cost,
     is_flat_space,
@@ -24,8 +24,8 @@ from geodp.mechanisms.intrinsic import (
     why_not_drawable,
     widest_drawable,
 )
-from geodp.mechanisms.mechanism import Kind, Mechanism
-from geodp.mechanisms.tangent import TangentMechanism, tangent_cost
+from geodp.noise.mechanism import Kind, Mechanism
+from geodp.noise.tangent import TangentMechanism, tangent_cost
 from geodp.privacy.cost import concentrated_rho, gaussian_shift, laplace_ratio, pure_epsilon
 from geodp.privacy.notions import GaussianDP, Privacy, PureDP
 

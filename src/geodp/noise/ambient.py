@@ -1,6 +1,6 @@
 r"""The ambient baselines of Reimherr, Bharath and Soto (2021): Euclidean noise on the coordinates of the mean.
 
-*Public*, *private* and *neighbours* are as in :mod:`geodp.mechanisms.intrinsic`. A point is written as a vector of an ambient
+*Public*, *private* and *neighbours* are as in :mod:`geodp.noise.intrinsic`. A point is written as a vector of an ambient
 space (a matrix by its upper triangle, a direction by its Cartesian coordinates) and noise with density proportional to
 ``exp(-|y - mean|/sigma)`` is added. The records lie in a Euclidean ball of radius ``r_E`` about the centre: ``e^r - 1`` for
 positive-definite matrices about the identity, ``2 R sin(r/(2 R))`` for a sphere of radius ``R``. The scale is
@@ -31,9 +31,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.inputs import Array, whole_number
-from geodp.laws.flat import FlatNoise
 from geodp.manifolds import SPD, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, Sphere
 from geodp.manifolds.ball import Ball
+from geodp.noise.flat import FlatNoise
 from geodp.statistics.sensitivity import sensitivity
 
 

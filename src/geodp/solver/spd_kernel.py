@@ -23,9 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.compute.kernels import SYMMETRIC, compiled, curve, far_matrix
 from geodp.inputs import Array
 from geodp.manifolds.spd import MOST_SPREAD
+from geodp.solver.kernels import SYMMETRIC, compiled, curve, far_matrix
 
 Flags = NDArray[np.bool_]
 
