@@ -12,7 +12,8 @@ import hashlib
 import os
 import random
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy.random.bit_generator
@@ -24,18 +25,18 @@ _BETWEEN = ("random", "secrets", __name__)
 
 
 class Stream:
-    """The bytes of a seed, from the first on."""
+    """The bytes of a seed, from the first on. Counts those that are read, by what ``state`` is at the time."""
 
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, state: Callable[[], str]) -> None:
         self._seed, self._blocks, self._left = seed, 0, b""
-        self.read = 0
+        self._state, self.read = state, Counter[str]()
 
     def take(self, count: int) -> bytes:
         while len(self._left) < count:
             self._left += hashlib.sha512(f"{self._seed}/{self._blocks}".encode()).digest()
             self._blocks += 1
         taken, self._left = self._left[:count], self._left[count:]
-        self.read += count
+        self.read[self._state()] += count
         return taken
 
 
@@ -63,10 +64,10 @@ def install() -> None:
 
 
 @contextmanager
-def seeded(seed: str) -> Iterator[Stream]:
+def seeded(seed: str, state: Callable[[], str]) -> Iterator[Stream]:
     """The library reads the stream of this seed."""
     global _stream
-    _stream = Stream(seed)
+    _stream = Stream(seed, state)
     try:
         yield _stream
     finally:

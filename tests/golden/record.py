@@ -39,6 +39,10 @@ class Book:
         self.opened = True
         return {"ledger": self.ledger, "dataset": "study"}
 
+    def charged(self) -> str:
+        """How many charges there are: noise is drawn after them."""
+        return f"bytes read after {len(self.ledger.history('study')) if self.opened else 0} charges"
+
     def described(self) -> dict[str, Any]:
         charges = [
             {
@@ -54,14 +58,19 @@ class Book:
 
 def recorded(name: str, run: Callable[[Book], Any]) -> dict[str, Any]:
     """The record of a case. An exception is its result."""
-    with TemporaryDirectory(prefix="geodp-golden-") as folder, seeded(name) as stream:
+    with TemporaryDirectory(prefix="geodp-golden-") as folder:
         book = Book(Path(folder))
+        return _recorded(book, name, run)
+
+
+def _recorded(book: Book, name: str, run: Callable[[Book], Any]) -> dict[str, Any]:
+    with seeded(name, book.charged) as stream:
         receipts: dict[str, Any] = {}
         try:
             found = {"result": described(run(book), receipts, "")}
         except Exception as error:
-            found = {"raises": f"{type(error).__name__}: {error}".replace(folder, "FOLDER")}
-        found["entropy"] = stream.read
+            found = {"raises": f"{type(error).__name__}: {error}".replace(str(book.folder), "FOLDER")}
+        found["entropy"] = dict(stream.read)
         if book.opened:
             found["ledger"] = book.described()
         return found | {"receipt": receipts}
