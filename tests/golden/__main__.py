@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("action", choices=("record", "compare"))
     parser.add_argument("only", nargs="*", help="parts of the names of cases: those alone")
     parser.add_argument("--file", type=Path, default=GOLDEN, help="the file of the records")
+    parser.add_argument("--ignore", nargs="+", default=[], metavar="TEXT", help="leave out differences whose lines hold this")
     parser.add_argument("--times", action="store_true", help="print how long each case takes")
     given = parser.parse_intermixed_args()
     old = json.loads(given.file.read_text()) if given.file.exists() else {}
@@ -48,6 +49,7 @@ def main() -> int:
         return 0
     lines = [line for name in new for line in differences(name, old.get(name), new[name])]
     lines += [f"{name}: this case is gone" for name in old if name not in new and not given.only]
+    lines = [line for line in lines if not any(text in line for text in given.ignore)]
     print("\n".join([*lines, f"{len(lines)} differences in {len(new)} cases"]))
     return 1 if lines else 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,6 @@ from geodp import (
     Sphere,
     Torus,
 )
-from geodp.estimator import PrivateFrechetMean, PrivateKMeans, PrivateMDM, PrivateTangentSpace
-from geodp.integrations import opendp as constructors
-from geodp.kmeans import private_kmeans
 
 from .record import TOTALS, Book
 
@@ -252,43 +250,44 @@ add("session persons", chain(many_spd, spd, 30.0, EPSILON, unit=many_unit))
 add("session groups add-remove", chain(many_spd, spd, 30.0, EPSILON, by=persons(3000, 1000), groups=[0, 1], labels="private"))
 
 
-def kmeans(x: Any, ball: Ball, **options: Any) -> Any:
-    return private_kmeans(x, ball, 3, **options)
+def kmeans(*data: Any, **options: Any) -> Any:
+    place = geodp if hasattr(geodp, "private_kmeans") else import_module("geodp.kmeans")
+    return place.private_kmeans(*data, **options)
 
 
 three = np.concatenate([records(sphere, 300, 0.1, i, at=x_sphere[i]) for i in (1, 2, 3)])
-case("clusters", kmeans, three, ball_of(sphere, 1.0), **EPSILON)
-case("clusters rho", kmeans, three, ball_of(sphere, 1.0), rounds=2, reach=0.3, seed=1, **RHO)
-case("clusters persons", kmeans, three, ball_of(sphere, 1.0), unit=persons(900), protects=PERSON, **EPSILON)
-case("clusters simulated", kmeans, three, ball_of(sphere, 1.0), simulate=1, **EPSILON)
-case("two clusters mu", private_kmeans, three, ball_of(sphere, 1.0), 2, **MU)
+case("clusters", kmeans, three, ball_of(sphere, 1.0), 3, **EPSILON)
+case("clusters rho", kmeans, three, ball_of(sphere, 1.0), 3, rounds=2, reach=0.3, seed=1, **RHO)
+case("clusters persons", kmeans, three, ball_of(sphere, 1.0), 3, unit=persons(900), protects=PERSON, **EPSILON)
+case("clusters simulated", kmeans, three, ball_of(sphere, 1.0), 3, simulate=1, **EPSILON)
+case("two clusters mu", kmeans, three, ball_of(sphere, 1.0), 2, **MU)
 
 # ---------------------------------------------------------------------- estimators
 
 
-def fitted(make: Callable[..., Any], *data: Any, unit: Any = None, **options: Any) -> Any:
+def fitted(name: str, *data: Any, unit: Any = None, **options: Any) -> Any:
     """What a fit learned. A ledger goes to the estimator."""
-    model = make(**options).fit(*data, **({} if unit is None else {"unit": unit}))
+    model = getattr(import_module("geodp.estimator"), name)(**options).fit(*data, **({} if unit is None else {"unit": unit}))
     learned = ("location_", "means_", "cluster_centers_", "counts_", "ball_", "releases_")
     return {name: getattr(model, name) for name in learned if hasattr(model, name)}
 
 
 x_class = np.concatenate([records(spd, 200, 0.3, 1), records(spd, 200, 0.3, 2, at=2.0 * spd.origin)])
 y = np.repeat([0, 1], 200)
-case("estimator mean", fitted, PrivateFrechetMean, x_spd, radius=1.5, **EPSILON)
-case("estimator mean found", fitted, PrivateFrechetMean, many_spd, radius=30.0, find=0.3, **EPSILON)
-case("estimator mean persons", fitted, PrivateFrechetMean, x_spd, radius=1.5, unit=unit, protects=PERSON, **RHO)
-case("estimator tangent space", fitted, PrivateTangentSpace, x_sphere, manifold="Sphere(2)", radius=0.8, **DELTA)
-case("estimator classes", fitted, PrivateMDM, x_class, y, radius=3.0, **EPSILON)
-case("estimator classes found", fitted, PrivateMDM, x_class, y, radius=10.0, find=0.3, epsilon=3.0)
-case("estimator classes private", fitted, PrivateMDM, x_class, y, radius=3.0, labels="private", classes=[0, 1], **EPSILON)
-case("estimator classes projected", fitted, PrivateMDM, x_sphere, names, manifold=sphere, radius=None, **RHO)
+case("estimator mean", fitted, "PrivateFrechetMean", x_spd, radius=1.5, **EPSILON)
+case("estimator mean found", fitted, "PrivateFrechetMean", many_spd, radius=30.0, find=0.3, **EPSILON)
+case("estimator mean persons", fitted, "PrivateFrechetMean", x_spd, radius=1.5, unit=unit, protects=PERSON, **RHO)
+case("estimator tangent space", fitted, "PrivateTangentSpace", x_sphere, manifold="Sphere(2)", radius=0.8, **DELTA)
+case("estimator classes", fitted, "PrivateMDM", x_class, y, radius=3.0, **EPSILON)
+case("estimator classes found", fitted, "PrivateMDM", x_class, y, radius=10.0, find=0.3, epsilon=3.0)
+case("estimator classes private", fitted, "PrivateMDM", x_class, y, radius=3.0, labels="private", classes=[0, 1], **EPSILON)
+case("estimator classes projected", fitted, "PrivateMDM", x_sphere, names, manifold=sphere, radius=None, **RHO)
 case(
-    *("estimator classes of persons", fitted, PrivateMDM, x_class, y),
+    *("estimator classes of persons", fitted, "PrivateMDM", x_class, y),
     **{"radius": 3.0, "unit": np.arange(400) % 130, "unit_in": "all classes", "protects": PERSON, **EPSILON},
 )
-case("estimator clusters", fitted, PrivateKMeans, x_class, radius=3.0, **EPSILON)
-case("estimator clusters found", fitted, PrivateKMeans, many_sphere, manifold="Sphere(2)", find=0.3, epsilon=2.0)
+case("estimator clusters", fitted, "PrivateKMeans", x_class, radius=3.0, **EPSILON)
+case("estimator clusters found", fitted, "PrivateKMeans", many_sphere, manifold="Sphere(2)", find=0.3, epsilon=2.0)
 
 # ---------------------------------------------------------------------- sources of records
 
@@ -364,21 +363,20 @@ add("source file session", by_session)
 dp.enable_features("contrib", "honest-but-curious")
 
 
-def measured(make: Any, place: Any, metric: Any, x: Any, n: int | None = None, **options: Any) -> Callable[[Book], Any]:
+def measured(name: str, place: Any, metric: Any, x: Any, n: int | None = None, **options: Any) -> Callable[[Book], Any]:
     def run(book: Book) -> Any:
-        measurement = make(constructors.record_domain(place, n=n), metric(), **options)
+        constructors = import_module("geodp.integrations.opendp")
+        measurement = getattr(constructors, f"make_{name}")(constructors.record_domain(place, n=n), metric(), **options)
         return {"release": measurement(x), "map": [str(measurement.map(distance)) for distance in (1, 2)]}
 
     return run
 
 
-add("OpenDP mean", measured(constructors.make_frechet_mean, in_spd, dp.change_one_distance, x_spd, 400, **RHO))
-add(
-    "OpenDP mean symmetric", measured(constructors.make_frechet_mean, in_spd, dp.symmetric_distance, x_spd, coverage=0.1, **DELTA)
-)
-add("OpenDP covariance", measured(constructors.make_tangent_covariance, in_spd, dp.change_one_distance, x_spd, 400, **EPSILON))
-add("OpenDP ball", measured(constructors.make_enclosing_ball, sphere, dp.change_one_distance, many_sphere, 3000, **EPSILON))
-add("OpenDP projected mean", measured(constructors.make_projected_mean, sphere, dp.change_one_distance, x_sphere, 400, **EPSILON))
+add("OpenDP mean", measured("frechet_mean", in_spd, dp.change_one_distance, x_spd, 400, **RHO))
+add("OpenDP mean symmetric", measured("frechet_mean", in_spd, dp.symmetric_distance, x_spd, coverage=0.1, **DELTA))
+add("OpenDP covariance", measured("tangent_covariance", in_spd, dp.change_one_distance, x_spd, 400, **EPSILON))
+add("OpenDP ball", measured("enclosing_ball", sphere, dp.change_one_distance, many_sphere, 3000, **EPSILON))
+add("OpenDP projected mean", measured("projected_mean", sphere, dp.change_one_distance, x_sphere, 400, **EPSILON))
 
 # ---------------------------------------------------------------------- plans
 
