@@ -37,7 +37,7 @@ _TIE = 0.01
 
 @final
 @dataclass(frozen=True)
-class Hidden:
+class SensitivityBound:
     """A value to hide, described by how far neighbouring data sets can move it: public numbers that include all numerical error.
 
     ``sensitivity`` is a geodesic distance. ``tangent_sensitivity`` is a distance in normal coordinates at the centre of ``ball``,
@@ -61,7 +61,7 @@ class Candidate:
 
     kind: Kind
     family: Family
-    hidden: Hidden
+    hidden: SensitivityBound
     privacy: Privacy
     project: bool | None = None
 
@@ -163,13 +163,13 @@ class Candidate:
         return f"More records or more privacy to spend would be enough{tangent}"
 
 
-def candidates(hidden: Hidden, privacy: Privacy, project: bool | None = None) -> list[Candidate]:
+def candidates(hidden: SensitivityBound, privacy: Privacy, project: bool | None = None) -> list[Candidate]:
     """The four mechanisms: intrinsic and tangent, Laplace and Gaussian."""
     return [Candidate(kind, family, hidden, privacy, project) for kind in get_args(Kind) for family in get_args(Family)]
 
 
 def choose(
-    hidden: Hidden,
+    hidden: SensitivityBound,
     privacy: Privacy,
     mechanism: MechanismName = "auto",
     law: Family | None = None,
@@ -180,15 +180,15 @@ def choose(
     >>> import numpy as np
     >>> from geodp import SPD, Ball
     >>> from geodp.privacy.notions import ApproximateDP
-    >>> hidden = Hidden(SPD(12), 0.01, Ball(SPD(12), np.eye(12), 2.0), 0.01)
+    >>> hidden = SensitivityBound(SPD(12), 0.01, Ball(SPD(12), np.eye(12), 2.0), 0.01)
     >>> choose(hidden, PureDP(1.0)).name, choose(hidden, ApproximateDP(1.0, 1e-6)).name
     ('Riemannian Laplace', 'tangent Laplace')
     """
-    _check_names(mechanism, law)
+    check_names(mechanism, law)
     return _chosen(hidden, privacy, mechanism, law, project)
 
 
-def _check_names(mechanism: MechanismName, law: Family | None) -> None:
+def check_names(mechanism: MechanismName, law: Family | None) -> None:
     if mechanism not in get_args(MechanismName):
         raise ValueError(f"the mechanism must be one of {', '.join(get_args(MechanismName))} but is {said(mechanism)}")
     if law is not None and law not in get_args(Family):
@@ -196,15 +196,17 @@ def _check_names(mechanism: MechanismName, law: Family | None) -> None:
 
 
 @lru_cache(maxsize=256)
-def _chosen(hidden: Hidden, privacy: Privacy, mechanism: MechanismName, law: Family | None, project: bool | None) -> Mechanism:
+def _chosen(
+    hidden: SensitivityBound, privacy: Privacy, mechanism: MechanismName, law: Family | None, project: bool | None
+) -> Mechanism:
     return least_error(usable(hidden, privacy, mechanism, law, project))
 
 
 def usable(
-    hidden: Hidden, privacy: Privacy, mechanism: MechanismName, law: Family | None, project: bool | None
+    hidden: SensitivityBound, privacy: Privacy, mechanism: MechanismName, law: Family | None, project: bool | None
 ) -> list[Mechanism]:
     """The mechanisms of the requested kind and law, at least one; raises if there is none. Quick: no error is computed."""
-    _check_names(mechanism, law)
+    check_names(mechanism, law)
     asked = [
         candidate
         for candidate in candidates(hidden, privacy, project)

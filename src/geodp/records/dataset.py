@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal, Unpack, final, get_args
+from typing import Any, Literal, TypedDict, Unpack, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +34,23 @@ Change = Literal["replace", "add-remove"]
 Labels = Literal["public", "private"]
 
 
-class DatasetOptions(Columns, total=False):
-    """The keyword arguments of the ``private_*`` functions that :class:`Dataset` takes too, which documents them."""
+class MemberOptions(Columns, total=False):
+    """Whose the records are, and whether their number is public: options of :class:`Dataset`, which documents them."""
 
     unit: Any
     neighbours: Change
+
+
+class GroupOptions(TypedDict, total=False):
+    """The group of each record: further options of :class:`Dataset`."""
+
     by: Any
     groups: Sequence[Hashable] | None
     labels: Labels
+
+
+class DatasetOptions(MemberOptions, GroupOptions, total=False):
+    """The keyword arguments of the ``private_*`` functions that :class:`Dataset` takes too."""
 
 
 @final

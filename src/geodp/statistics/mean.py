@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, ClassVar, NamedTuple, Unpack, final
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
-from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
+from geodp.privacy.neighbours import Unit
 from geodp.progress import Progress, followed
 from geodp.records.persons import Indices, Persons
 from geodp.records.sources import Columns, load
@@ -20,7 +20,6 @@ from geodp.solver.groups import GroupEvaluator, best_group_evaluator
 from geodp.solver.passes import HessianKnown, Pass, sum_rounding
 from geodp.solver.records import Records, open_records
 from geodp.statistics.secants import MEMORY, accelerated
-from geodp.statistics.sensitivity import Bound, sensitivity
 
 #: In balls too wide to promise a tolerance like this, the solver still tries to reach it, if the records allow it.
 FINE = 1e-7
@@ -113,93 +112,52 @@ def frechet_mean(
         return _Solver(open_records(points, ball, weights), told).solve(tolerance)
 
 
-@final
-@dataclass(frozen=True)
-class FrechetMean:
-    """The Fréchet mean of records clipped into a public ball, as a statistic to release.
+def means_possible(ball: Ball) -> bool:
+    """Whether means in this ball can be computed, so that :func:`check_means` raises nothing."""
+    return _resolved(ball) and flatness(ball) >= _LEAST_FLATNESS
 
-    *Conditions checked by* :meth:`check`: float64 resolves the ball (the tolerance is small against the radius), and the
-    radius is not so close to the largest one that a mean could take very many passes.
+
+def check_means(ball: Ball, n: int) -> None:
+    """Raises if float64 does not resolve means in this ball, or if they could take very many passes."""
+    if not _resolved(ball):
+        smaller = [Ball(ball.manifold, ball.center, ball.radius * 0.9**i) for i in range(1, 40)]
+        largest = next((f"{each.radius:.2g}" for each in smaller if _resolved(each)), None)
+        remedy = "a centre with a smaller condition number would work"
+        if largest is not None:
+            remedy = f"a radius of {largest} would work, and private_ball can look for a smaller ball inside this one"
+        raise ValueError(
+            f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {mean_tolerance(ball):.2g}, "
+            f"more than a tenth of the radius {ball.radius:g}; {remedy}"
+        )
+    if flatness(ball) < _LEAST_FLATNESS:
+        raise ValueError(
+            f"the radius {ball.radius:g} is too close to the largest one, {ball.max_radius:g}, for means to be computed in "
+            f"bounded time, and one record could move them {2.0 / flatness(ball) / n:.3g} radii: choose a smaller one"
+        )
+
+
+def mean_tolerance(ball: Ball, unit: Unit = "record") -> float:
+    """A bound on the distance of the computed mean from the exact one, for every data set: a function of the ball alone.
+
+    It is the solver's tolerance plus the difference between the computed point and the exact one that its floats define. The
+    mean of a person's records has the same error. Points that all move by ``t`` move their mean by at most ``t s/b``, where
+    ``s`` bounds the derivative of ``log_p(x)`` in ``x`` and ``b`` the Hessian from below: both are 1 without positive
+    curvature.
     """
+    once = _tolerance(ball)
+    return once * (1.0 + _most_stretch(ball) / flatness(ball)) if unit == "person" else once
 
-    ball: Ball
-    bound: Bound = "sharp"
-    #: Whether ``n`` counts persons, whose records are averaged first.
-    persons: bool = False
 
-    kind: ClassVar[str] = "mean"
-    words: ClassVar[str] = "the mean of the clipped records"
+def opened(x: Any, ball: Ball) -> Records:
+    """The points of ``x``, one for each record or person, clipped into the ball whenever they are read."""
+    return open_records(one_point_each(x, ball), ball, None)
 
-    @property
-    def place(self) -> Ball:
-        return self.ball
 
-    @property
-    def codomain(self) -> Manifold:
-        return self.ball.manifold
-
-    @property
-    def tolerance(self) -> float:
-        """A bound on the distance of the computed mean from the exact one, for every data set: a function of the ball alone.
-
-        It is the solver's tolerance plus the difference between the computed point and the exact one that its floats define. The
-        mean of a person's records has the same error. Points that all move by ``t`` move their mean by at most ``t s/b``, where
-        ``s`` bounds the derivative of ``log_p(x)`` in ``x`` and ``b`` the Hessian from below: both are 1 without positive
-        curvature.
-        """
-        once = _tolerance(self.ball)
-        return once * (1.0 + _most_stretch(self.ball) / flatness(self.ball)) if self.persons else once
-
-    def sensitivity(self, n: int) -> float:
-        """How far apart the exact means of neighbouring data sets of ``n`` records may be: :func:`geodp.sensitivity`."""
-        return sensitivity(self.ball, n, self.bound)
-
-    @property
-    def possible(self) -> bool:
-        """Whether means in this ball can be computed, so that :meth:`check` raises nothing."""
-        return _resolved(self.ball) and flatness(self.ball) >= _LEAST_FLATNESS
-
-    def check(self, n: int) -> None:
-        """A sentence if means in this ball cannot be computed."""
-        ball = self.ball
-        if not _resolved(ball):
-            smaller = [Ball(ball.manifold, ball.center, ball.radius * 0.9**i) for i in range(1, 40)]
-            largest = next((f"{each.radius:.2g}" for each in smaller if _resolved(each)), None)
-            remedy = "a centre with a smaller condition number would work"
-            if largest is not None:
-                remedy = f"a radius of {largest} would work, and private_ball can look for a smaller ball inside this one"
-            raise ValueError(
-                f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {self.tolerance:.2g}, "
-                f"more than a tenth of the radius {ball.radius:g}; {remedy}"
-            )
-        if flatness(ball) < _LEAST_FLATNESS:
-            raise ValueError(
-                f"the radius {ball.radius:g} is too close to the largest one, {ball.max_radius:g}, for means to be computed in "
-                f"bounded time, and one record could move them {2.0 / flatness(ball) / n:.3g} radii: choose a smaller one"
-            )
-
-    def compute(self, x: Any, n: int, progress: Progress | bool | None = None) -> Array:
-        """The mean of exactly ``n`` records, to the default tolerance; raises if ``x`` holds another number of records."""
-        return self.solve(self.opened(x), n, progress)
-
-    def opened(self, x: Any) -> Records:
-        """The points of ``x``, one for each record or person, clipped into the ball whenever they are read."""
-        return open_records(one_point_each(x, self.ball), self.ball, None)
-
-    def solve(self, records: Records, n: int, progress: Progress | bool | None = None) -> Array:
-        """The mean of exactly ``n`` records that are open. What is read of them later is the same data set."""
-        records.check_count(n)
-        with followed(progress, "mean") as told:
-            return _Solver(records, told).solve(None, least_passes(self.ball, records.evaluator.hessian)).point
-
-    def compute_each(self, arrays: list[Array]) -> Array:
-        """The means of several data sets, computed together, one row each."""
-        from geodp.statistics.many import group_means
-
-        starts = np.append(0, np.cumsum([len(array) for array in arrays]))
-        with np.errstate(all="ignore"):
-            records = np.concatenate([array.astype(np.float64) for array in arrays])
-        return group_means(records, starts, self.ball, steady=True).points
+def mean_of(records: Records, n: int, progress: Progress | bool | None = None) -> Array:
+    """The mean of exactly ``n`` open records, to the default tolerance. What is read of them later is the same data set."""
+    records.check_count(n)
+    with followed(progress, "mean") as told:
+        return _Solver(records, told).solve(None, least_passes(records.ball, records.evaluator.hessian)).point
 
 
 def _resolved(ball: Ball) -> bool:

@@ -24,15 +24,22 @@ of vectors exceeds.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
+from geodp.arithmetic.entropy import Entropy
 from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
+from geodp.noise.choice import choose
+from geodp.noise.mechanism import Mechanism, Noise
+from geodp.privacy.cost import Cost, PureCost, pure_epsilon
+from geodp.privacy.neighbours import Unit
 from geodp.records.sums import sum_over
+from geodp.request import Plan, Statistic
 from geodp.statistics.counts import NormalCoordinates
 
 #: Rounding up of a sensitivity: lengths are shortened to ``r`` up to 1e-15.
@@ -41,54 +48,76 @@ _UP = 1.0 + 1e-14
 
 @final
 @dataclass(frozen=True)
-class ClusterSums:
-    """The mean of the vectors of all records, as :mod:`geodp.statistics.clusters` has them: all blocks, or one of them.
+class ClusterSums(Statistic):
+    """The mean of the vectors of all records, as the module has them.
 
     *Tolerance*: the rounding of the sum. The rounding errors of all blocks add up to no more than that of one vector.
     """
 
-    manifold: Manifold
-    clusters: int
+    #: Balls about the points; records beyond all of them belong to the first.
+    around: tuple[Ball, ...]
     #: The length ``r`` to which normal coordinates are shortened.
     reach: float
     #: Whether each block has a noise of its own.
     apart: bool
 
-    kind: ClassVar[str] = "cluster sums"
-    words: ClassVar[str] = "the counts and tangent sums of clusters"
+    kind = "cluster sums"
+    words = "the counts and tangent sums of clusters"
 
     @property
     def place(self) -> Manifold:
-        return self.manifold
+        return self.around[0].manifold
 
     @property
     def codomain(self) -> Manifold:
-        return Euclidean((1 if self.apart else self.clusters) * (self.manifold.dim + 1))
-
-    @property
-    def ball(self) -> None:
-        """None: noise in a flat space needs no ball."""
+        return Euclidean((1 if self.apart else len(self.around)) * (self.place.dim + 1))
 
     @property
     def weight(self) -> float:
         """What a record counts in the joint vector."""
         return self.reach * (0.5 if self.apart else 1.0)
 
-    @property
-    def tolerance(self) -> float:
+    def tolerance(self, unit: Unit = "record") -> float:
         return 2e-9 * self.reach
 
     def sensitivity(self, n: int) -> float:
         longest = 2.0 * math.hypot(self.weight, self.reach) if self.apart else 2.0 * self.reach
         return longest / n * _UP
 
-    def check(self, n: int) -> None:
-        """Sums can always be computed."""
+    def noise(self, plan: Plan) -> Blocks:
+        mechanism = choose(plan.bound, plan.privacy)
+        # the bound of the module on the loss is all that is known of several noises together
+        cost = PureCost(pure_epsilon(plan.privacy)) if self.apart else mechanism.cost
+        return Blocks(mechanism, cost, (len(self.around), self.place.dim + 1), self.weight)
 
-    def compute(self, x: Any, n: int, around: list[Ball]) -> Array:
-        """A row a cluster, ``(k, d + 1)``. The balls are about the points; records beyond all of them belong to the first."""
-        rows = _Blocks(around, self.reach, self.weight, n)
-        return sum_over(x, self.manifold, rows, n).reshape(self.clusters, -1) / n
+    def compute(self, source: Any, n: int, progress: Any = None) -> Array:
+        """A row a cluster, ``(k, d + 1)``."""
+        rows = _Blocks(list(self.around), self.reach, self.weight, n)
+        return sum_over(source, self.place, rows, n).reshape(len(self.around), -1) / n
+
+
+@final
+@dataclass(frozen=True)
+class Blocks(Noise):
+    """Noise in a flat space for several vectors: one for all of them together, or one for each."""
+
+    mechanism: Mechanism
+    cost: Cost
+    shape: tuple[int, int]
+    #: What a record counts.
+    weight: float
+
+    def draws(self, values: Sequence[Any], entropy: Entropy | None = None) -> list[Array]:
+        return [np.stack(self.mechanism.draws(self._vectors(value), entropy)).reshape(self.shape) for value in values]
+
+    def simulations(self, values: Sequence[Any], rng: np.random.Generator) -> list[Array]:
+        return [np.stack(self.mechanism.simulations(self._vectors(value), rng)).reshape(self.shape) for value in values]
+
+    def possible(self, drawn: Array) -> bool:
+        return drawn.shape == self.shape and all(map(self.mechanism.possible, self._vectors(drawn)))
+
+    def _vectors(self, rows: Array) -> list[Array]:
+        return list(rows.reshape(-1, self.mechanism.manifold.dim))
 
 
 @final

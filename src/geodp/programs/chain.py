@@ -11,19 +11,20 @@ from typing import Any, final
 import numpy as np
 
 from geodp.arithmetic.gamma import gamma_quantile
-from geodp.finding import Search, Step, cells_for, cubes_for, enough_records, plan_search, radius_target
+from geodp.programs.ball import Search, Step, cells_for, cubes_for, enough_records, plan_search, radius_target
 from geodp.inputs import Array, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import sinhc
-from geodp.measurement import Measurement
 from geodp.planning import Plan, plan
 from geodp.privacy.cost import Cost, compose, selection_epsilon
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import share_of, split
+from geodp.request import Request
 from geodp.showing import Row, Shown
 from geodp.statistics.counts import TangentMean
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import check_means
 from geodp.verdict import against_spread
 
 #: How far from a multiple of the identity matrices are taken to be: some standard deviations differ by a factor of five or so.
@@ -62,7 +63,7 @@ class ChainPlan(Shown):
     @property
     def cost(self) -> Cost:
         """What ball and mean would spend together, in every notion of privacy."""
-        return compose([self.search.cost, self.mean.cost])
+        return compose([self.search.own_cost, self.mean.cost])
 
     @property
     def radius(self) -> float:
@@ -81,7 +82,7 @@ class ChainPlan(Shown):
     @cached_property
     def guess(self) -> float:
         ball = self.mean.ball
-        whole = Measurement(FrechetMean(ball), self.mean.n, self.privacy).noise.expected_error()
+        whole = Request(Mean(ball), self.privacy).plan(self.mean.n).noise.expected_error()
         return min(self.radius * self.expected_error / whole, 0.999 * ball.max_radius)
 
     def to_dict(self) -> dict[str, Any]:
@@ -186,7 +187,7 @@ def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread
     radius, clipping = _expected_ball(search, spread, limit)
     while True:
         try:
-            FrechetMean(Ball(manifold, center, radius)).check(n)
+            check_means(Ball(manifold, center, radius), n)
             break
         except ValueError:
             radius /= 1.1
@@ -247,7 +248,7 @@ def _median_error(step: Step, manifold: Manifold, n: int, reach: float, spread: 
 
 def _mean_error(step: Step, manifold: Manifold, n: int, radius: float) -> float:
     small = 1e-3 * min(1.0, Ball(manifold, manifold.origin, 1e-3).max_radius)
-    noise = Measurement(TangentMean(Ball(manifold, manifold.origin, small)), n, step.privacy).noise
+    noise = Request(TangentMean(Ball(manifold, manifold.origin, small)), step.privacy).plan(n).noise
     return noise.expected_error() * radius / small
 
 
