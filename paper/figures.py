@@ -1,4 +1,4 @@
-"""The figures of the study, one function for each experiment. Importing this module imports matplotlib.
+"""The figures, one function for each experiment.
 
 They are separate from the experiments, so that worker processes need no matplotlib, and so that changing a figure does not
 require computing its numbers again.
@@ -6,28 +6,26 @@ require computing its numbers again.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, StrMethodFormatter
 
-from geodp.inputs import Array
 from geodp.plots import BLUE, GREEN, GREY, ORANGE
-from geodp.study import beyond as beyond_study
-from geodp.study import bounds as bounds_study
-from geodp.study import chains as chains_study
-from geodp.study import rates as rates_study
-from geodp.study import utility as utility_study
-from geodp.study.experiment import Tables
-from geodp.study.table import ResultTable
+from paper.beyond import REAL
+from paper.bounds import SHOWN
+from paper.chains import EXACT, PROGRAM, REPAIRED, WORDED
+from paper.experiment import Tables, where
+from paper.rates import PROJECTED, RELEASED, TRUNCATED
+from paper.utility import DOUBLED, EMPIRICAL, SHARP, SINGLE
+from paper.utility import PROGRAM as SECOND_PROGRAM
 
 #: More of Okabe and Ito's colours, which colour-blind readers can tell apart.
 SKY, AMBER, PINK = "#56B4E9", "#E69F00", "#CC79A7"
@@ -49,27 +47,6 @@ STYLE: dict[Any, Any] = {
 }
 
 
-class Drawing(NamedTuple):
-    """A figure as bytes, with its caption."""
-
-    name: str
-    caption: str
-    svg: bytes
-    png: bytes
-
-
-def draw(experiment: str, tables: Tables) -> list[Drawing]:
-    """The figures of an experiment."""
-    with matplotlib.rc_context(STYLE):
-        drawings = []
-        for name, (figure, caption) in FIGURES[experiment](tables).items():
-            files = {kind: io.BytesIO() for kind in ("svg", "png")}
-            figure.savefig(files["svg"], format="svg", metadata={"Date": None})
-            figure.savefig(files["png"], format="png", dpi=160)
-            drawings.append(Drawing(name, caption, files["svg"].getvalue(), files["png"].getvalue()))
-        return drawings
-
-
 Figures = dict[str, tuple[Figure, str]]
 Panels = tuple[Figure, list[Axes]]
 
@@ -85,7 +62,7 @@ def _below(figure: Figure, axes: Axes, columns: int) -> None:
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)
 
 
-def _band(axes: Axes, x: Array, y: Array, se: Array, colour: str, label: str, line: str = "-") -> None:
+def _band(axes: Axes, x: pd.Series, y: pd.Series, se: pd.Series, colour: str, label: str, line: str = "-") -> None:
     """A line with plus and minus two standard errors."""
     axes.plot(x, y, line, color=colour, label=label)
     axes.fill_between(x, y - 2.0 * se, y + 2.0 * se, color=colour, alpha=0.25, linewidth=0)
@@ -112,16 +89,14 @@ def _bars(axes: Axes, bars: Sequence[tuple[str, float, str]]) -> None:
 def neighbours(tables: Tables) -> Figures:
     figure, panels = _panels(2)
     for axes, space in zip(panels, ("SPD(2)", "S^2"), strict=True):
-        dots, found = tables["distances"].where(space=space), tables["summary"].where(space=space)
-        n = found.column("n")
-        axes.semilogy(
-            dots.column("n"), dots.column("distance"), ".", color=SKY, markersize=2, alpha=0.6, label="random neighbours"
-        )
-        axes.plot(n, found.column("average"), "-", color=BLUE, label="their average")
-        axes.plot(n, found.column("sharp_bound"), "-", color=GREEN, linewidth=3.0, alpha=0.7, label="sharp bound")
-        axes.plot(n, found.column("paper_bound"), "--", color=ORANGE, label="bound of the paper")
-        axes.plot(n, found.column("worst_case"), "x", color="black", markersize=4, label="worst-case pair")
-        shown = dots.column("distance")
+        dots, found = where(tables["distances"], space=space), where(tables["summary"], space=space)
+        n = found["n"]
+        axes.semilogy(dots["n"], dots["distance"], ".", color=SKY, markersize=2, alpha=0.6, label="random neighbours")
+        axes.plot(n, found["average"], "-", color=BLUE, label="their average")
+        axes.plot(n, found["sharp_bound"], "-", color=GREEN, linewidth=3.0, alpha=0.7, label="sharp bound")
+        axes.plot(n, found["paper_bound"], "--", color=ORANGE, label="bound of the paper")
+        axes.plot(n, found["worst_case"], "x", color="black", markersize=4, label="worst-case pair")
+        shown = dots["distance"]
         axes.set(title=_space(space), xlabel="records n", ylim=(np.quantile(shown, 0.02), None), xlim=(0, float(n.max()) + 10))
     panels[0].set_ylabel("distance between means")
     _below(figure, panels[0], 5)
@@ -138,22 +113,22 @@ def utility(tables: Tables) -> Figures:
 
 
 def _utility_errors(tables: Tables) -> tuple[Figure, str]:
-    study, errors = utility_study, tables["errors"]
+    errors = tables["errors"]
     figure, (left, right) = _panels(2, height=3.6)
     for calibration, line, words in (
-        (study.DOUBLED, "--", r"$2\Delta/\varepsilon$"),
-        (study.SINGLE, "-", r"$\Delta/\varepsilon$"),
+        (DOUBLED, "--", r"$2\Delta/\varepsilon$"),
+        (SINGLE, "-", r"$\Delta/\varepsilon$"),
     ):
-        found = errors.where(space="SPD(2)", calibration=calibration)
+        found = where(errors, space="SPD(2)", calibration=calibration)
         for side, colour in (("ambient", ORANGE), ("intrinsic", BLUE)):
-            _band(left, found.column("n"), found.column(side), found.column(f"{side}_se"), colour, f"{side}, {words}", line)
-    found = errors.where(space="S^2", calibration=study.EMPIRICAL)
-    n = found.column("n")
-    _band(right, n, found.column("ambient"), found.column("ambient_se"), ORANGE, "ambient")
-    right.plot(n, found.column("projected_precise"), ":", color=ORANGE, label="ambient, projected")
-    _band(right, n, found.column("intrinsic"), found.column("intrinsic_se"), BLUE, "intrinsic, empirical bound", "--")
-    found = errors.where(space="S^2", calibration=study.SHARP)
-    _band(right, n, found.column("intrinsic"), found.column("intrinsic_se"), BLUE, "intrinsic, sharp bound")
+            _band(left, found["n"], found[side], found[f"{side}_se"], colour, f"{side}, {words}", line)
+    found = where(errors, space="S^2", calibration=EMPIRICAL)
+    n = found["n"]
+    _band(right, n, found["ambient"], found["ambient_se"], ORANGE, "ambient")
+    right.plot(n, found["projected_precise"], ":", color=ORANGE, label="ambient, projected")
+    _band(right, n, found["intrinsic"], found["intrinsic_se"], BLUE, "intrinsic, empirical bound", "--")
+    found = where(errors, space="S^2", calibration=SHARP)
+    _band(right, n, found["intrinsic"], found["intrinsic_se"], BLUE, "intrinsic, sharp bound")
     for axes, space in ((left, "SPD(2)"), (right, "S^2")):
         axes.set(title=_space(space), xlabel="records n", yscale="log")
         axes.legend()
@@ -166,31 +141,31 @@ def _utility_errors(tables: Tables) -> tuple[Figure, str]:
 
 
 def _utility_gains(tables: Tables) -> tuple[Figure, str]:
-    study, reductions, shares = utility_study, tables["reductions"], tables["not_definite"]
+    reductions, shares = tables["reductions"], tables["not_definite"]
     figure, (left, right) = _panels(2, height=3.4)
     for calibration, colour, words in (
-        (study.SHARP, BLUE, "sharp bound"),
-        (study.PROGRAM, PINK, "tan(2r)/n (program)"),
-        (study.EMPIRICAL, AMBER, "empirical bound"),
+        (SHARP, BLUE, "sharp bound"),
+        (SECOND_PROGRAM, PINK, "tan(2r)/n (program)"),
+        (EMPIRICAL, AMBER, "empirical bound"),
     ):
-        found = reductions.where(space="S^2", calibration=calibration)
-        n = found.column("n")
-        left.plot(n, 100.0 * found.column("reduction"), "-", color=colour, label=words)
-        if calibration != study.PROGRAM:
-            spread = 200.0 * found.column("reduction_simulated_se")
-            left.errorbar(n, 100.0 * found.column("reduction_simulated"), spread, fmt=".", color=colour, alpha=0.5, linewidth=0.8)
+        found = where(reductions, space="S^2", calibration=calibration)
+        n = found["n"]
+        left.plot(n, 100.0 * found["reduction"], "-", color=colour, label=words)
+        if calibration != SECOND_PROGRAM:
+            spread = 200.0 * found["reduction_simulated_se"]
+            left.errorbar(n, 100.0 * found["reduction_simulated"], spread, fmt=".", color=colour, alpha=0.5, linewidth=0.8)
     left.plot([25, 150], [16.8, 16.8], color="black", linewidth=1.0)
     left.plot([350, 500], [12.0, 12.0], color="black", linewidth=1.0, label="text of the paper")
     left.set(title="$S^2$: error saved against ambient noise", xlabel="records n", ylabel="per cent", ylim=(0, 46))
     left.legend(ncols=2, loc="upper center")
     for calibration, colour, words in (
-        (study.DOUBLED, AMBER, r"scale $4(e^r-1)/n$ (program)"),
-        (study.SINGLE, ORANGE, r"scale $2(e^r-1)/n$"),
+        (DOUBLED, AMBER, r"scale $4(e^r-1)/n$ (program)"),
+        (SINGLE, ORANGE, r"scale $2(e^r-1)/n$"),
     ):
-        found = shares.where(calibration=calibration)
-        right.plot(found.column("n"), 100.0 * found.column("ambient"), "o-", color=colour, label=words)
-    found = shares.where(calibration=study.SINGLE)
-    right.plot(found.column("n"), 100.0 * found.column("intrinsic"), "s-", color=BLUE, label="intrinsic: none")
+        found = where(shares, calibration=calibration)
+        right.plot(found["n"], 100.0 * found["ambient"], "o-", color=colour, label=words)
+    found = where(shares, calibration=SINGLE)
+    right.plot(found["n"], 100.0 * found["intrinsic"], "s-", color=BLUE, label="intrinsic: none")
     right.plot([20, 40], [25.0, 25.0], color="black", linewidth=1.0, label="text of the paper")
     right.set(title="SPD(2): draws that are not positive definite", xlabel="records n", ylabel="per cent", xlim=(10, 210))
     right.legend()
@@ -203,30 +178,30 @@ def _utility_gains(tables: Tables) -> tuple[Figure, str]:
 
 def bounds(tables: Tables) -> Figures:
     found, parts = tables["curves"], tables["ingredients"]
-    r = found.column("r")
+    r = found["r"]
     figure, (left, middle, right) = _panels(3, width=9.6, height=3.4)
-    left.plot(r, found.column("twice_r"), color=BLUE, label="$2r$")
-    left.plot(r, found.column("paper_range"), "--", color=ORANGE, label="$2r(2-h)$, the paper")
-    left.plot(r, found.column("empirical_range"), color=AMBER, label="largest found on the boundary")
+    left.plot(r, found["twice_r"], color=BLUE, label="$2r$")
+    left.plot(r, found["paper_range"], "--", color=ORANGE, label="$2r(2-h)$, the paper")
+    left.plot(r, found["empirical_range"], color=AMBER, label="largest found on the boundary")
     left.set(title="range of the logarithm", xlabel="radius $r$", ylim=(0, 5))
     _mark_radii(left)
     left.legend(loc="upper left", frameon=True, facecolor="white", edgecolor="none", framealpha=1.0)
-    for name, colour in zip(parts.values("r"), (GREEN, BLUE, PINK), strict=True):
-        part = parts.where(r=name)
-        limit = 2.0 * math.tan(bounds_study.SHOWN[str(name)])
+    for name, colour in zip(parts["r"].unique(), (GREEN, BLUE, PINK), strict=True):
+        part = where(parts, r=name)
+        limit = 2.0 * math.tan(SHOWN[str(name)])
         label = f"$r = {name}$".replace("pi", r"\pi")
-        middle.plot(part.column("t_over_r"), part.column("range") / limit, "-", color=colour, label=label)
-        middle.plot(part.column("t_over_r"), part.column("hessian"), "--", color=colour)
-        middle.plot(part.column("t_over_r"), part.column("quotient") / limit, ":", color=colour)
+        middle.plot(part["t_over_r"], part["range"] / limit, "-", color=colour, label=label)
+        middle.plot(part["t_over_r"], part["hessian"], "--", color=colour)
+        middle.plot(part["t_over_r"], part["quotient"] / limit, ":", color=colour)
     kinds: list[tuple[Any, str]] = [("-", r"range $2R/(2\tan r)$"), ("--", "Hessian at least"), (":", r"quotient$/(2\tan r)$")]
     handles = middle.get_legend_handles_labels()[0] + [Line2D([], [], color="black", linestyle=s, label=w) for s, w in kinds]
     middle.set(title="ingredients of the sharp bound", xlabel="mean's distance from the centre, $t/r$", ylim=(0, 1.05))
     middle.legend(handles=handles, loc="lower right", ncols=1, fontsize=7)
-    right.semilogy(r, found.column("sharp_bound"), color=GREEN, linewidth=3.0, alpha=0.7, label=r"sharp, $2\tan r$")
-    right.plot(r, found.column("paper_bound"), "--", color=ORANGE, label="Theorem 2 of the paper")
-    right.plot(r, found.column("empirical_bound"), color=AMBER, label="the paper's empirical bound")
+    right.semilogy(r, found["sharp_bound"], color=GREEN, linewidth=3.0, alpha=0.7, label=r"sharp, $2\tan r$")
+    right.plot(r, found["paper_bound"], "--", color=ORANGE, label="Theorem 2 of the paper")
+    right.plot(r, found["empirical_bound"], color=AMBER, label="the paper's empirical bound")
     every = max(1, len(r) // 24)
-    right.plot(r[::every], found.column("worst_case")[::every], "x", color="black", markersize=4, label="worst-case pair")
+    right.plot(r[::every], found["worst_case"][::every], "x", color="black", markersize=4, label="worst-case pair")
     right.set(title="$n$ times the sensitivity", xlabel="radius $r$", ylim=(0.03, 300))
     _mark_radii(right)
     right.legend(loc="lower right", fontsize=7, frameon=True, facecolor="white", edgecolor="none", framealpha=1.0)
@@ -248,9 +223,9 @@ def _mark_radii(axes: Axes) -> None:
 def privacy(tables: Tables) -> Figures:
     loss, truncated, ambient = tables["loss"], tables["truncated"], tables["ambient"]
     figure, (left, right) = _panels(2, width=8.6, height=4.6, shares=(1.25, 1.0))
-    names = [str(name) for name in loss.values("manifold")]
-    for epsilon, marker, colour in zip(loss.values("epsilon"), ("o", "x", "+"), (BLUE, ORANGE, "black"), strict=True):
-        share = loss.where(epsilon=epsilon).column("loss_over_epsilon")
+    names = [str(name) for name in loss["manifold"].unique()]
+    for epsilon, marker, colour in zip(loss["epsilon"].unique(), ("o", "x", "+"), (BLUE, ORANGE, "black"), strict=True):
+        share = where(loss, epsilon=epsilon)["loss_over_epsilon"]
         left.plot(
             share, range(len(names)), marker, color=colour, label=rf"$\varepsilon = {epsilon:g}$", fillstyle="none", markersize=7
         )
@@ -260,13 +235,13 @@ def privacy(tables: Tables) -> Figures:
     left.set(title="our mechanism", xlabel=r"largest privacy loss, in units of $\varepsilon$", xlim=(0.0, 1.08))
     left.legend(loc="lower left")
     bars: list[tuple[str, float, str]] = []
-    for manifold in truncated.values("manifold"):
+    for manifold in truncated["manifold"].unique():
         for factor, words in ((1.0, r"$\Delta/\varepsilon$"), (2.0, r"$2\Delta/\varepsilon$")):
-            value = float(truncated.where(manifold=manifold, scale_over_sensitivity=factor).column("largest_loss")[0])
+            value = float(where(truncated, manifold=manifold, scale_over_sensitivity=factor)["largest_loss"][0])
             bars.append((f"truncated {manifold},\nscale {words}", value, SKY))
     bars += [
-        (f"ambient noise, {manifold}", float(ambient.where(manifold=manifold).column("largest_loss").max()), AMBER)
-        for manifold in ambient.values("manifold")
+        (f"ambient noise, {manifold}", float(where(ambient, manifold=manifold)["largest_loss"].max()), AMBER)
+        for manifold in ambient["manifold"].unique()
     ]
     _bars(right, bars)
     right.axvline(1.0, color="black", linewidth=1.0)
@@ -281,23 +256,23 @@ def privacy(tables: Tables) -> Figures:
 def rates(tables: Tables) -> Figures:
     errors, slopes = tables["errors"], tables["slopes"]
     figure, panels = _panels(3, width=9.6, height=3.9)
-    styles = {rates_study.RELEASED: "-", rates_study.PROJECTED: "x", rates_study.TRUNCATED: ":"}
+    styles = {RELEASED: "-", PROJECTED: "x", TRUNCATED: ":"}
     words = {"n": "records n", "epsilon": r"$\varepsilon$", "d": "dimension d"}
     for axes, axis in zip(panels, ("n", "epsilon", "d"), strict=True):
-        for space, colour in zip(errors.where(axis=axis).values("space"), (BLUE, ORANGE, GREEN, PINK), strict=False):
-            slope = slopes.where(axis=axis, space=space, variant=rates_study.RELEASED)
-            label = f"{space}: {slope.column('slope')[0]:.3f} ± {slope.column('se')[0]:.3f}"
+        for space, colour in zip(where(errors, axis=axis)["space"].unique(), (BLUE, ORANGE, GREEN, PINK), strict=False):
+            slope = where(slopes, axis=axis, space=space, variant=RELEASED)
+            label = f"{space}: {slope['slope'][0]:.3f} ± {slope['se'][0]:.3f}"
             for variant, style in styles.items():
-                found = errors.where(axis=axis, space=space, variant=variant)
+                found = where(errors, axis=axis, space=space, variant=variant)
                 axes.loglog(
-                    found.column("x"),
-                    found.column("rms_error"),
+                    found["x"],
+                    found["rms_error"],
                     style,
                     color=colour,
                     markersize=4,
-                    label=label if variant == rates_study.RELEASED else None,
+                    label=label if variant == RELEASED else None,
                 )
-        x = errors.where(axis=axis).column("x")
+        x = where(errors, axis=axis)["x"]
         _plain_ticks(axes.xaxis, sorted(set(x.tolist())))
         axes.tick_params(axis="x", labelsize=7.5)
         axes.set(xlabel=words[axis], title=f"slopes against {'d + 1/2' if axis == 'd' else words[axis].removeprefix('records ')}")
@@ -316,17 +291,15 @@ def rates(tables: Tables) -> Figures:
 def subspaces(tables: Tables) -> Figures:
     found = tables["errors"]
     figure, (axes,) = _panels(1, width=5.2, height=3.6)
-    for d, colour, marker in zip(found.values("d"), (BLUE, ORANGE, GREEN, PINK), "osD^", strict=True):
-        part = found.where(d=d)
-        axes.errorbar(
-            part.column("D"), part.column("ratio"), 2.0 * part.column("ratio_se"), fmt=marker, color=colour, label=f"d = {d}"
-        )
-        around = np.geomspace(float(part.column("D").min()), 100.0, 60)
+    for d, colour, marker in zip(found["d"].unique(), (BLUE, ORANGE, GREEN, PINK), "osD^", strict=True):
+        part = where(found, d=d)
+        axes.errorbar(part["D"], part["ratio"], 2.0 * part["ratio_se"], fmt=marker, color=colour, label=f"d = {d}")
+        around = np.geomspace(float(part["D"].min()), 100.0, 60)
         axes.plot(around, (around + 1.0) / (float(d) + 1.0), "-", color=colour, linewidth=1.0)
     axes.set(
         xscale="log", yscale="log", xlabel="dimension D of the ambient space", ylabel="mean squared error, projected / intrinsic"
     )
-    _plain_ticks(axes.xaxis, [float(x) for x in found.values("D")])
+    _plain_ticks(axes.xaxis, [float(x) for x in found["D"].unique()])
     _plain_ticks(axes.yaxis, [1, 2, 5, 10, 20, 50])
     axes.legend()
     return {"ratio": (figure, "Points: simulated, with two standard errors. Lines: (D + 1)/(d + 1), Theorem 4.")}
@@ -334,14 +307,12 @@ def subspaces(tables: Tables) -> Figures:
 
 def circle(tables: Tables) -> Figures:
     found = tables["sensitivity"]
-    n, odd = found.column("n"), found.column("n") % 2 == 1
+    n, odd = found["n"], found["n"] % 2 == 1
     figure, (axes,) = _panels(1, width=5.4, height=3.6)
-    axes.loglog(n, found.column("half_turn_example"), "-", color=ORANGE, label=r"whole circle: $\pi$ for every n")
-    axes.plot(n[~odd], found.column("published_example")[~odd], "o", color=PINK, label="whole circle: the paper's example")
-    axes.plot(
-        n, found.column("with_ball_bound"), "-", color=GREEN, linewidth=3.0, alpha=0.7, label="ball of radius 1: bound 2r/n"
-    )
-    axes.plot(n, found.column("with_ball"), "x", color="black", label="ball of radius 1: worst-case pair")
+    axes.loglog(n, found["half_turn_example"], "-", color=ORANGE, label=r"whole circle: $\pi$ for every n")
+    axes.plot(n[~odd], found["published_example"][~odd], "o", color=PINK, label="whole circle: the paper's example")
+    axes.plot(n, found["with_ball_bound"], "-", color=GREEN, linewidth=3.0, alpha=0.7, label="ball of radius 1: bound 2r/n")
+    axes.plot(n, found["with_ball"], "x", color="black", label="ball of radius 1: worst-case pair")
     _plain_ticks(axes.xaxis, [5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0])
     axes.set(xlabel="records n", ylabel="distance between means of neighbours", ylim=(0.002, 20))
     axes.legend(loc="lower left")
@@ -349,32 +320,32 @@ def circle(tables: Tables) -> Figures:
 
 
 def chains(tables: Tables) -> Figures:
-    study, bias, times = chains_study, tables["bias"], tables["times"]
+    bias, times = tables["bias"], tables["times"]
     figure, (left, right) = _panels(2, width=8.6, height=3.5, shares=(1.0, 1.05))
-    shown = ((study.PROGRAM, ORANGE, "o-"), (study.WORDED, PINK, "s--"), (study.REPAIRED, GREEN, "D:"))
+    shown = ((PROGRAM, ORANGE, "o-"), (WORDED, PINK, "s--"), (REPAIRED, GREEN, "D:"))
     for sampler, colour, style in shown:
-        part = bias.where(sampler=sampler)
-        space = "SPD(2)" if sampler == study.PROGRAM else "$S^2$"
+        part = where(bias, sampler=sampler)
+        space = "SPD(2)" if sampler == PROGRAM else "$S^2$"
         left.errorbar(
-            part.column("n"),
-            part.column("error_over_exact"),
-            2.0 * part.column("se"),
+            part["n"],
+            part["error_over_exact"],
+            2.0 * part["se"],
             fmt=style,
             color=colour,
             label=f"{space}, {sampler}",
         )
-    ours = bias.where(sampler=study.EXACT, space="SPD(2)")
-    left.plot(ours.column("n"), ours.column("error_over_exact"), "-", color=BLUE, label="ours")
+    ours = where(bias, sampler=EXACT, space="SPD(2)")
+    left.plot(ours["n"], ours["error_over_exact"], "-", color=BLUE, label="ours")
     left.set(xscale="log", yscale="log", xlabel="records n", ylabel="mean error, as a multiple of the law's")
     _plain_ticks(left.xaxis, [25.0, 100.0, 500.0, 2000.0, 20000.0])
     _plain_ticks(left.yaxis, [1, 2, 5])
     left.set_title("bias")
     left.legend(loc="upper left")
     bars: list[tuple[str, float, str]] = []
-    for place in times.values("space"):
-        for name in sorted(map(str, times.where(space=place).values("sampler")), key=lambda name: name.startswith(study.EXACT)):
-            seconds = float(np.median(times.where(space=place, sampler=name).column("seconds_a_draw")))
-            colour = BLUE if name.startswith(study.EXACT) else GREY
+    for place in times["space"].unique():
+        for name in sorted(map(str, where(times, space=place)["sampler"].unique()), key=lambda name: name.startswith(EXACT)):
+            seconds = float(np.median(where(times, space=place, sampler=name)["seconds_a_draw"]))
+            colour = BLUE if name.startswith(EXACT) else GREY
             bars.append((f"{'$S^2$' if place == 'S^2' else place}, {name}", 1e6 * seconds, colour))
     _bars(right, bars)
     right.set(xscale="log", xlabel="microseconds a draw, in bulk (median over n)", title="time")
@@ -388,13 +359,13 @@ def chains(tables: Tables) -> Figures:
 def beyond(tables: Tables) -> Figures:
     simulated, real = tables["simulated"], tables["real"]
     figure, (left, *others) = _panels(3, width=9.6, height=3.9, shares=(1.3, 1.0, 1.0))
-    names = [str(name) for name in simulated.values("manifold")]
+    names = [str(name) for name in simulated["manifold"].unique()]
     for column, marker, colour, words in (
         ("ratio", "o", ORANGE, "the paper's scale"),
         ("private_ratio", "D", BLUE, "a private scale"),
     ):
         for row, name in enumerate(names):
-            values = simulated.where(manifold=name).column(column)
+            values = where(simulated, manifold=name)[column]
             left.plot(values, [row] * len(values), marker, color=colour, fillstyle="none", label=words if row == 0 else None)
     left.axvline(1.0, color="black", linewidth=1.0)
     left.set_yticks(range(len(names)), [_with_dimensions(simulated, name) for name in names])
@@ -402,17 +373,17 @@ def beyond(tables: Tables) -> Figures:
     left.set(xlabel="intrinsic / ambient geodesic error", xlim=(0.0, 1.1), title="simulated, n = 50 to 800")
     left.legend(loc="upper left", title="ambient noise with", alignment="left", borderaxespad=0.2)
     titles = {"dti_tensors": "diffusion tensors, SPD(3)", "icu_arrivals": "arrival times, circle"}
-    for axes, name in zip(others, beyond_study.REAL, strict=True):
-        found = real.where(data=name)
+    for axes, name in zip(others, REAL, strict=True):
+        found = where(real, data=name)
         for column, style, colour, words in (
             ("private_ambient", "D:", BLUE, "ambient, private scale"),
             ("ambient", "o--", ORANGE, "ambient, the paper's scale"),
             ("intrinsic", "s-", GREEN, "intrinsic (ours)"),
         ):
-            axes.loglog(found.column("epsilon"), found.column(column), style, color=colour, label=words)
-        _plain_ticks(axes.xaxis, [float(e) for e in found.values("epsilon")])
+            axes.loglog(found["epsilon"], found[column], style, color=colour, label=words)
+        _plain_ticks(axes.xaxis, [float(e) for e in found["epsilon"].unique()])
         low, high = axes.get_ylim()
-        axes.set(xlabel=r"$\varepsilon$", title=f"{titles[name]}, n = {found.column('n')[0]}", ylim=(low / 2.5, high))
+        axes.set(xlabel=r"$\varepsilon$", title=f"{titles[name]}, n = {found['n'][0]}", ylim=(low / 2.5, high))
         _plain_ticks(axes.yaxis, [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0])
         axes.title.set_fontsize(9.0)
     others[0].set_ylabel("mean geodesic error")
@@ -424,25 +395,25 @@ def beyond(tables: Tables) -> Figures:
     return {"other-manifolds": (figure, caption)}
 
 
-def _with_dimensions(table: ResultTable, name: str) -> str:
-    part = table.where(manifold=name)
-    return f"{name}  {part.column('d')[0]}/{part.column('D')[0]}"
+def _with_dimensions(table: pd.DataFrame, name: str) -> str:
+    part = where(table, manifold=name)
+    return f"{name}  {part['d'][0]}/{part['D'][0]}"
 
 
 def notions(tables: Tables) -> Figures:
     found = tables["errors"]
-    names = [f"{name}, {d} dimensions" for name, d in found.only("manifold", "d").rows]
+    names = [f"{name}, {d} dimensions" for name, d in zip(found["manifold"], found["d"], strict=True)]
     figure, (axes,) = _panels(1, width=7.6, height=4.6)
     for name, marker, colour, words in (
         ("pure", "s", GREY, "pure epsilon = 1"),
         ("gaussian", "^", ORANGE, "(1, 1e-6), Gaussian noise"),
         ("ours", "o", BLUE, "(1, 1e-6), what a release chooses"),
     ):
-        axes.plot(found.column(name), range(len(names)), marker, color=colour, label=words)
-        axes.plot(found.column(f"{name}_seen"), range(len(names)), "|", color=colour, markersize=9.0)
+        axes.plot(found[name], range(len(names)), marker, color=colour, label=words)
+        axes.plot(found[f"{name}_seen"], range(len(names)), "|", color=colour, markersize=9.0)
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.set(xscale="log", xlabel="expected geodesic error", title=f"n = {int(found.column('n')[0])}")
+    axes.set(xscale="log", xlabel="expected geodesic error", title=f"n = {int(found['n'][0])}")
     axes.legend(loc="upper right")
     caption = (
         "Marks: the guaranteed expected error of a plan. Bars: the mean error of simulated releases. In many dimensions a delta "
@@ -452,14 +423,6 @@ def notions(tables: Tables) -> Figures:
 
 
 FIGURES: dict[str, Callable[[Tables], Figures]] = {
-    "neighbours": neighbours,
-    "utility": utility,
-    "bounds": bounds,
-    "privacy": privacy,
-    "rates": rates,
-    "subspaces": subspaces,
-    "circle": circle,
-    "chains": chains,
-    "beyond": beyond,
-    "notions": notions,
+    function.__name__: function
+    for function in (neighbours, utility, bounds, privacy, rates, subspaces, circle, chains, beyond, notions)
 }
