@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from geodp import SPD, Laplace, Sphere
+from geodp.inputs import Array
 from geodp.noise import exact
 from paper.bounds import empirical_bound
 from paper.experiment import Claim, Rows, Settings, Tables, Task, standard_error, where
@@ -44,13 +46,13 @@ def work(rng: np.random.Generator, space: str, n: int, sampler: str, chains: int
     law = Laplace(SPD(2), 4.0 * MATRICES.radius / n) if matrices else Laplace(Sphere(2), empirical_bound(CAP.radius) / n)
     origin = law.manifold.origin
 
-    def chain() -> object:
+    def chain() -> Array:
         if matrices:
             return eigenvalue_chain(SPD(2), law.sigma, origin, chains, rng, steps=steps)
         return metropolis(law, origin, chains, rng, steps=steps, redraw=sampler == WORDED)
 
     bias, times = [], []
-    ways: tuple[tuple[str, Callable[[], object], int], ...] = (
+    ways: tuple[tuple[str, Callable[[], Any], int], ...] = (
         (sampler, chain, chains),
         (FLOAT, lambda: law.sample(origin, draws, rng), draws),
         (REAL, lambda: [exact.sample(law.manifold, law.sigma, origin) for _ in range(20)], 20),

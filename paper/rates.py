@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,7 +45,7 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def work(rng: np.random.Generator, axis: str, space: str, radius: float, variant: str, draws: int) -> Rows:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for x in AXES[axis]:
         manifold = parse_manifold(space.format(x))
         ball = Ball(manifold, manifold.origin, radius)

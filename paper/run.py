@@ -13,15 +13,14 @@ import zlib
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import joblib
-import matplotlib
 import numpy as np
 import pandas as pd
-import scipy
 from rich.console import Console
 from rich.progress import track
 from threadpoolctl import threadpool_limits
@@ -98,15 +97,15 @@ def _joined(name: str, parts: list[tuple[Rows, float]]) -> Result:
 
 def versions() -> dict[str, str]:
     """The versions of the software that computed the results."""
-    found = {"source code": code_digest(), "geodp": geodp.__version__, "Python": platform.python_version()}
-    found |= {module.__name__: module.__version__ for module in (np, scipy, pd, matplotlib)}
-    return {**found, "machine": f"{platform.machine()}, {joblib.cpu_count()} cores"}
+    found = {name: version(name) for name in ("numpy", "scipy", "numba", "pandas", "matplotlib")}
+    machine = {"Python": platform.python_version(), "machine": f"{platform.machine()}, {joblib.cpu_count()} cores"}
+    return {"source code": code_digest(), "geodp": geodp.__version__, **found, **machine}
 
 
 @cache
 def code_digest() -> str:
     """A digest of the source code and the versions that the numbers depend on."""
-    digest = hashlib.sha256(f"{geodp.__version__} {np.__version__} {scipy.__version__}".encode())
+    digest = hashlib.sha256(f"{geodp.__version__} {np.__version__} {version('scipy')}".encode())
     for root in (Path(geodp.__file__).parent, Path(__file__).parent):
         for path in sorted(root.rglob("*")):
             if path.suffix in (".py", ".csv") and path.name not in _PRESENTATION:
