@@ -13,8 +13,8 @@ from pathlib import Path
 import matplotlib
 import pandas as pd
 
+from paper import figures
 from paper.experiment import Settings
-from paper.figures import FIGURES, STYLE
 from paper.run import Result, versions
 
 #: Longer tables are shown in part; the CSV file has all rows.
@@ -86,8 +86,8 @@ def _section(result: Result, claims: pd.DataFrame, out: Path) -> str:
 def _figures(result: Result, out: Path) -> list[str]:
     """Writes the figures as PNG and SVG, and returns them with their captions."""
     parts = []
-    with matplotlib.rc_context(STYLE):
-        for name, (figure, caption) in FIGURES[result.name](result.tables).items():
+    with matplotlib.rc_context(figures.STYLE):
+        for name, (figure, caption) in getattr(figures, result.name)(result.tables).items():
             file, drawing = out / f"{result.name}-{name}", io.BytesIO()
             figure.savefig(file.with_suffix(".png"), dpi=160)
             figure.savefig(drawing, format="svg", metadata={"Date": None})

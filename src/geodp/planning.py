@@ -342,7 +342,7 @@ def _ambient_error(measurement: Measurement) -> float | None:
         coordinates, radius = manifold.dim, math.expm1(ball.radius)
     else:
         return None
-    return coordinates * 2.0 * radius / (measurement.n * privacy.epsilon)
+    return coordinates * (2.0 * radius / measurement.n / privacy.epsilon)
 
 
 @final
