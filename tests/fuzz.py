@@ -1101,14 +1101,12 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     "draws": st.sampled_from(["50", "50", "1", "0", "-1", "x"]),
     "confidence": st.sampled_from(["0.99", "0.99", "0", "1", "-1", "nan", "x"]),
     "seed": st.sampled_from(["1", "0", "-1", "99999999999999999999999", "x"]),
-    "names": st.sampled_from(["nothing", "", "utility2"]),
-    "processes": st.sampled_from(["1", "0", "x"]),
     # addresses that are refused at once: none is waited for
     "dask": st.sampled_from(["", "x://y", "tcp://127.0.0.1:x", "tcp://"]),
 }
 
 #: Proper use of these takes long: an option that shortens it, or has it refused, is always given.
-ALWAYS = {"audit": "draws", "study": "names", "demo": "directory"}
+ALWAYS = {"audit": "draws", "demo": "directory"}
 
 
 class Command(NamedTuple):

@@ -700,7 +700,6 @@ def test_brackets_in_the_name_of_a_file_are_shown_as_they_are(name: str, tmp_pat
         (["mean", "x.npy", "-m", "Sphere(2)", "-r", "1", "-e", "abc"], "--epsilon must be a number; see"),
         (["plan", *SPHERE, "-n", "1.5", "-e", "1"], "--records must be a whole number; see"),
         (["plan", *SPHERE, "-n", "[red]", "-e", "1"], "--records must be a whole number; see"),
-        (["study", "--seed", "-1"], "invalid value for '--seed'"),
         (["mean", "x.npy", "--epsilom", "1"], "no such option: --epsilom"),
         (["budget", "shut"], "no such command 'shut'; see .*budget --help"),
         (["unknown"], "no such command 'unknown'"),

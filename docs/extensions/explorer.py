@@ -23,7 +23,6 @@ import geodp
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, SPDLogEuclidean, Sphere
 from geodp.chain import plan_chain
 from geodp.noise import exact
-from geodp.noise.ambient import ambient_dimension
 from geodp.noise.choice import Candidate, Hidden, Unsuitable, candidates
 from geodp.noise.intrinsic import intrinsic_cost
 from geodp.noise.tangent import tangent_cost
@@ -118,7 +117,7 @@ def table(manifold: Manifold, name: str) -> dict[str, Any]:
         "limit": limit if math.isfinite(limit) else None,
         "projected": math.pi / 3.0 if isinstance(manifold, Sphere) else (0.0 if bounded else None),
         "radii": [_nice(low + (high - low) * i / 100) for i in range(101)],
-        "ambient": ambient_dimension(Ball(manifold, manifold.origin, low)),
+        "ambient": manifold.dim + isinstance(manifold, Sphere) if isinstance(manifold, Sphere | SPD) else None,
         "power": power,
         "volume": fit(volume, 1e-9, farthest * (1.0 - 1e-12), 1e-11 if bounded else 1e-9),
         "rounding": fit(log_rounding, 0.99 * low, 1.01 * high, 1e-6),

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, final, get_args
 
+import numpy as np
+
 from geodp.arithmetic.bracketing import zero_between
 from geodp.inputs import moderate_length, real_number, whole_number
+from geodp.manifolds import SPD, Sphere
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.notation import Notation
 from geodp.measurement import Measurement
-from geodp.noise.ambient import ambient_expected_error
 from geodp.noise.choice import Candidate, Hidden, MechanismName, candidates
 from geodp.noise.flat import Family, FlatNoise
 from geodp.noise.intrinsic import IntrinsicMechanism, intrinsic_cost, projection_is_safe, widest_drawable
@@ -300,7 +302,7 @@ def plan(
         {q: measurement.noise.error_quantile(q) for q in QUANTILES},
         tuple(Option.of(candidate) for candidate in measurement.candidates()),
         _paper_error(measurement),
-        ambient_expected_error(ball, n, privacy.epsilon) if isinstance(privacy, PureDP) else None,
+        _ambient_error(measurement),
         None if releases is None else whole_number(releases, 1, "the number of releases"),
         notation=notation,
     )
@@ -323,6 +325,24 @@ def _paper_error(measurement: Measurement) -> float | None:
         return Measurement(paper, measurement.n, measurement.privacy, "intrinsic", "laplace").noise.expected_error()
     except ValueError:  # the radius exceeds the paper's limit, or there is no law of this scale
         return None
+
+
+def _ambient_error(measurement: Measurement) -> float | None:
+    """The mean Euclidean length of the paper's ambient noise: its scale ``2 r_E/(n epsilon)`` times the number of coordinates.
+
+    On the manifolds of the paper, spheres and matrices about the identity, a Euclidean ball of radius ``r_E`` holds the records.
+    """
+    ball, privacy = measurement.statistic.ball, measurement.privacy
+    if ball is None or not isinstance(privacy, PureDP):
+        return None
+    manifold = ball.manifold
+    if isinstance(manifold, Sphere):
+        coordinates, radius = manifold.d + 1, 2.0 * manifold.radius * math.sin(ball.radius / (2.0 * manifold.radius))
+    elif isinstance(manifold, SPD) and np.array_equal(ball.center, manifold.origin):
+        coordinates, radius = manifold.dim, math.expm1(ball.radius)
+    else:
+        return None
+    return coordinates * (2.0 * radius / measurement.n / privacy.epsilon)
 
 
 @final

@@ -70,7 +70,6 @@ app.command(name="receipt")(receipt_command)
 app.command(name="audit")(evidence.audit_command)
 app.command()(releasing.check)
 app.command()(releasing.layouts)
-app.command()(evidence.study)
 
 
 def leave_only(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The commands ``geodp audit`` and ``geodp study``."""
+"""The command ``geodp audit``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from geodp.cli.common import JsonOption, errors, one_sentence, screen
+from geodp.cli.common import JsonOption, one_sentence
 from geodp.cli.options import (
     BoundOption,
     CenterOption,
@@ -119,52 +116,3 @@ def audit_command(
             privacy_loss(result, plot)
     if not result.consistent:
         raise typer.Exit(1)
-
-
-def study(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments to run; all of them if none is named.")] = None,
-    full: Annotated[
-        bool, typer.Option("--full/--quick", help="Average over many draws, or only over enough for a first look.")
-    ] = False,
-    out: Annotated[Path, typer.Option("--out", help="Where tables, figures and the report go.")] = Path("geodp-study"),
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same tables.")] = 0,
-    processes: Annotated[int | None, typer.Option("--processes", min=1, help="Worker processes; one a core by default.")] = None,
-) -> None:
-    """Run the experiments of the paper again, next to ours, and check its theorems and our claims.
-
-    Experiments: neighbours, utility, bounds, privacy, rates, subspaces, circle, chains, beyond, notions. Tables (CSV), figures
-    (PNG, SVG) and a self-contained **report.html** go to the output folder. An interrupted run continues where it
-    stopped. The exit code is 1 if a claim does not hold. Processor time, over all cores: about 70 s with --quick, 8 minutes
-    with --full.
-    """
-    with one_sentence():
-        from geodp.study.experiment import FULL, QUICK
-        from geodp.study.report import write_report
-        from geodp.study.runner import NAMES, Interrupted, run
-
-        settings = FULL if full else QUICK
-        columns = TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        try:
-            with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-                task = bar.add_task("study", total=None)
-
-                def progress(done: int, total: int, what: str) -> None:
-                    bar.update(task, completed=done, total=total, description=what or "study")
-
-                results = run(names or NAMES, settings, seed, out, processes=processes, progress=progress)
-                bar.update(task, description="figures")
-                held = write_report(results, settings, seed, out)
-        except (Interrupted, KeyboardInterrupt) as stop:
-            kept = f"{stop}: they" if isinstance(stop, Interrupted) else "Finished tasks"
-            sentence = f"stopped. {kept} are kept in {out}, and the same command continues from there"
-            errors.print(escape(sentence), highlight=False, soft_wrap=True)
-            raise typer.Exit(130) from None
-        table = Table("experiment", "claim", "measured", "holds")
-        for result in results:
-            for claim in result.experiment.claims(result.tables):
-                verdict = "[green]yes[/]" if claim.holds else "[bold red]no[/]"
-                table.add_row(result.experiment.name, escape(claim.sentence), escape(claim.measured), verdict)
-        screen.print(table)
-        print(f"report      {out / 'report.html'}")
-        if not held:
-            raise typer.Exit(1)

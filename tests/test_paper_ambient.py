@@ -23,8 +23,8 @@ from geodp import (
     sensitivity,
 )
 from geodp.inputs import Array
-from geodp.noise.ambient import AmbientLaplace
 from geodp.noise.flat import FlatNoise
+from paper.ambient import AmbientLaplace
 
 EMBEDDED = [m for m in MANIFOLDS if isinstance(m, Sphere | Hyperbolic | SPD | Rotations | Grassmann | PlanarShapes)]
 

@@ -1,4 +1,4 @@
-"""The numbers of the study against independent oracles, and what it must show."""
+"""The numbers of the paper's experiments against independent oracles, and what they must show."""
 
 from __future__ import annotations
 
@@ -8,45 +8,28 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, wishart
 
-from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Laplace, Manifold, PlanarShapes, Rotations, Sphere, frechet_mean
-from geodp.noise.ambient import AmbientLaplace
-from geodp.noise.metropolis import eigenvalue_chain, metropolis
-from geodp.statistics.sensitivity import sensitivity
-from geodp.study import models, utility
-from geodp.study.bounds import empirical_bound, paper_h, sharp_ingredients
-from geodp.study.circle import apart, circle_means, half_turn_pair, published_pair
-from geodp.study.experiment import PAPER_COUNTS, QUICK
-from geodp.study.privacy import inside_ball
-from geodp.study.rates import fitted_slope
+from geodp import SPD, Ball, Euclidean, Hyperbolic, Laplace, Manifold, Sphere, sensitivity
 
-BALLS = [
-    models.MATRICES,
-    models.CAP,
-    *(
-        Ball(manifold, manifold.origin, radius)
-        for manifold, radius in (
-            (Sphere(4), 1.0),
-            (Hyperbolic(3), 1.5),
-            (SPD(3), 1.5),
-            (Rotations(3), 0.5),
-            (Grassmann(2, 5), 0.4),
-            (PlanarShapes(5), 0.2),
-        )
-    ),
-]
+pytest.importorskip("joblib", reason="the paper's experiments need joblib and pandas: pip install '.[paper]'")
+import pandas as pd
+
+from paper import models, utility
+from paper.ambient import AmbientLaplace
+from paper.bounds import empirical_bound, paper_h, sharp_ingredients
+from paper.circle import apart, circle_means, half_turn_pair, published_pair
+from paper.experiment import PAPER_COUNTS, QUICK, Rows, Tables, where
+from paper.metropolis import eigenvalue_chain, metropolis
+from paper.privacy import inside_ball
+from paper.rates import fitted_slope
 
 
-# ---------------------------------------------------------------------- data and means
+def joined(rows: Rows) -> Tables:
+    """The tables of one task of the experiment on utility."""
+    tables = {name: pd.DataFrame(each) for name, each in rows.items()}
+    return tables | utility.derived(tables)
 
 
-@pytest.mark.parametrize("ball", BALLS, ids=lambda ball: repr(ball.manifold))
-def test_means_of_many_data_sets_are_the_certified_ones(ball: Ball) -> None:
-    rng = np.random.default_rng(1)
-    records = models.wishart_records((6, 30), rng) if ball is models.MATRICES else models.ball_records(ball, (6, 30), rng)
-    found = models.means(ball, records)
-    for x, mean in zip(records, found, strict=True):
-        certified = frechet_mean(x, ball)
-        assert ball.manifold.dist(certified.point, mean) < certified.error_bound + 1e-9
+# ---------------------------------------------------------------------- data
 
 
 def test_matrices_follow_the_conditioned_wishart_law() -> None:
@@ -148,7 +131,7 @@ def test_drawing_again_after_a_rejection_biases_the_chain() -> None:
     assert 1.015 < ratio[True] < 1.065
 
 
-# ---------------------------------------------------------------------- what the study must show
+# ---------------------------------------------------------------------- what the experiments must show
 
 
 def test_quadrature_of_projected_ambient_noise_agrees_with_draws_and_with_its_limit() -> None:
@@ -168,7 +151,7 @@ def test_quadrature_of_the_chord_is_the_closed_form_of_the_arc_for_small_noise()
         assert utility.exact_chord(sigma) == pytest.approx(arc, rel=2.0 * sigma**2)
 
 
-def test_gains_on_the_sphere_are_those_the_study_must_show() -> None:
+def test_gains_on_the_sphere_are_those_the_experiments_must_show() -> None:
     """No draws: integrals at every n of the paper."""
     for n in PAPER_COUNTS:
         ambient = 3.0 * AmbientLaplace(models.CAP, n, 1.0).scale
@@ -179,21 +162,20 @@ def test_gains_on_the_sphere_are_those_the_study_must_show() -> None:
 
 
 @pytest.mark.slow
-def test_shares_and_errors_on_matrices_are_those_the_study_must_show() -> None:
+def test_shares_and_errors_on_matrices_are_those_the_experiments_must_show() -> None:
     """400 means with 250 draws each: shares have a standard error below 0.5%, errors one of 0.6%."""
     for n, share in ((20, 0.33), (30, 0.15), (40, 0.07)):
-        task = {"space": "SPD(2)", "n": n, "replicates": 400, "draws": 100_000, "releases": 2}
-        tables = utility.derived(utility.work(task, np.random.default_rng(n)))
-        found = tables["not_definite"].where(calibration=utility.SINGLE)
-        assert found.column("ambient")[0] == pytest.approx(share, abs=0.02)
-        assert found.column("intrinsic")[0] == 0.0
-        assert tables["reductions"].where(calibration=utility.SINGLE).column("ratio")[0] <= 0.40
-        assert tables["releases"].column("not_on_manifold")[0] == 0
+        tables = joined(utility.work(np.random.default_rng(n), "SPD(2)", n, replicates=400, draws=100_000, releases=2))
+        found = where(tables["not_definite"], calibration=utility.SINGLE)
+        assert found["ambient"][0] == pytest.approx(share, abs=0.02)
+        assert found["intrinsic"][0] == 0.0
+        assert where(tables["reductions"], calibration=utility.SINGLE)["ratio"][0] <= 0.40
+        assert tables["releases"]["not_on_manifold"][0] == 0
 
 
 @pytest.mark.slow
 def test_the_error_on_matrices_is_at_most_two_fifths_of_the_ambient_one_at_every_n() -> None:
     for index, task in enumerate(utility.tasks(QUICK)):
         if task["space"] == "SPD(2)":
-            tables = utility.derived(utility.work({**task, "releases": 1}, np.random.default_rng(index)))
-            assert tables["reductions"].where(calibration=utility.SINGLE).column("ratio")[0] <= 0.40
+            tables = joined(utility.work(np.random.default_rng(index), **(task | {"releases": 1})))
+            assert where(tables["reductions"], calibration=utility.SINGLE)["ratio"][0] <= 0.40

@@ -1,6 +1,6 @@
 r"""The ambient baselines of Reimherr, Bharath and Soto (2021): Euclidean noise on the coordinates of the mean.
 
-*Public*, *private* and *neighbours* are as in :mod:`geodp.noise.intrinsic`. A point is written as a vector of an ambient
+*Public*, *private* and *neighbours* are as in ``geodp.noise.intrinsic``. A point is written as a vector of an ambient
 space (a matrix by its upper triangle, a direction by its Cartesian coordinates) and noise with density proportional to
 ``exp(-|y - mean|/sigma)`` is added. The records lie in a Euclidean ball of radius ``r_E`` about the centre: ``e^r - 1`` for
 positive-definite matrices about the identity, ``2 R sin(r/(2 R))`` for a sphere of radius ``R``. The scale is
@@ -13,7 +13,7 @@ triangle inequality the densities differ by a factor of at most ``exp(epsilon)``
 can move further. On ``S^2`` with ``r = pi/8`` it moves by up to ``0.828/n`` against ``2 r_E/n = 0.780/n``. On ``SPD(2)`` with
 ``r = 1.5``, let all records be ``diag(e^r, 1)`` and one of them become ``diag(e^-r, 1)``: the mean moves by
 ``e^r (1 - e^(-2 r/n))``, about ``13.4/n`` against ``7.0/n``. So the baseline has less noise than its epsilon requires. With
-``statistic="frechet"`` the noise is enough for the Fréchet mean: the sensitivity is :func:`geodp.sensitivity`'s sharp bound times
+``statistic="frechet"`` the noise is enough for the Fréchet mean: the sensitivity is ``geodp.sensitivity``'s sharp bound times
 the largest stretch of the coordinates in the ball, along whose geodesics the means move.
 
 Draws are floating point and seeded. They are for studies, never for a release.
@@ -226,30 +226,3 @@ def _symmetric(coordinates: Array, size: int) -> Array:
     matrices[..., rows, columns] = coordinates
     matrices[..., columns, rows] = coordinates
     return matrices
-
-
-# ---------------------------------------------------------------------- the two baselines of the paper, for plans
-
-
-def ambient_dimension(ball: Ball) -> int | None:
-    """The number of coordinates that noise is added to; None where the paper has no baseline."""
-    manifold = ball.manifold
-    about_identity = isinstance(manifold, SPD) and np.array_equal(ball.center, manifold.origin)
-    return _embedding(manifold).dimension if isinstance(manifold, Sphere) or about_identity else None
-
-
-def ambient_scale(ball: Ball, n: int, epsilon: float) -> float | None:
-    """The scale ``2 r_E/(n epsilon)`` of the Euclidean noise; None where the paper has no baseline."""
-    return None if ambient_dimension(ball) is None else AmbientLaplace(ball, n, epsilon).scale
-
-
-def ambient_expected_error(ball: Ball, n: int, epsilon: float) -> float | None:
-    """The mean Euclidean length of the ambient noise: its length has a Gamma law, of mean ``sigma`` times the dimension.
-
-    >>> import numpy as np
-    >>> from geodp import Ball, Sphere
-    >>> round(ambient_expected_error(Ball(Sphere(2), [0.0, 0.0, 1.0], np.pi / 8), n=100, epsilon=1.0), 5)
-    0.02341
-    """
-    dimension, scale = ambient_dimension(ball), ambient_scale(ball, n, epsilon)
-    return None if dimension is None or scale is None else dimension * scale
