@@ -45,7 +45,7 @@ import numpy as np
 from geodp._version import __version__
 from geodp.arithmetic.entropy import Entropy
 from geodp.files import parse_manifold
-from geodp.inputs import Array, is_line, said, whole_number
+from geodp.inputs import Array, describe, is_line, whole_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.notation import Notation
@@ -63,7 +63,7 @@ from geodp.privacy.cost import (
     pure_epsilon,
     selection_epsilon,
 )
-from geodp.privacy.neighbours import Unit, change_one, replace_one
+from geodp.privacy.neighbours import Neighbours, Unit
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import split
 from geodp.receipt import SIMULATION, about_point, agrees, cost_in_words, cost_of_parts, from_layout, in_layout, parts_of, used
@@ -304,7 +304,7 @@ class BallRelease(Shown):
 
     @property
     def neighbours(self) -> str:
-        return replace_one(self.unit) if self.whole is None else change_one(self.unit)
+        return _neighbours(self.unit, counted=self.whole is not None)
 
     @property
     def cost(self) -> Cost:
@@ -462,7 +462,7 @@ def private_ball(
     check_start(outer)
     privacy = privacy_of(epsilon, delta, rho, mu)
     if then is not None and not isinstance(then, Privacy):
-        raise TypeError(f"then must be the privacy of a mean, such as PureDP(0.8), but is {said(then)}")
+        raise TypeError(f"then must be the privacy of a mean, such as PureDP(0.8), but is {describe(then)}")
     return find_ball(Dataset.of(x, who), outer, privacy, then, Account.of(ledger, dataset, entropy), entropy)
 
 
@@ -489,7 +489,7 @@ def find_ball(
     counted = data.neighbours == "add-remove"
     parts, own = parts_of(privacy, counted, 0.0)
     cost = search_cost(privacy) if counted else plan_search(outer, members.count, privacy, then).cost
-    neighbours = change_one(unit) if counted else replace_one(unit)
+    neighbours = _neighbours(unit, counted=counted)
     account.check(cost, privacy, neighbours)
     charge = account.charge(cost, privacy, f"ball on {manifold}", neighbours)
     count = None
@@ -507,6 +507,10 @@ def find_ball(
     release = BallRelease(ball, search, account.dataset, charge, entropy is None, unit, count, whole, written)
     account.attach(charge, release.to_json)
     return release
+
+
+def _neighbours(unit: Unit, *, counted: bool) -> str:
+    return str(Neighbours("add-remove", unit, or_replace=True) if counted else Neighbours("replace", unit))
 
 
 def check_start(outer: Ball | Manifold, check: Check = anywhere) -> Manifold:

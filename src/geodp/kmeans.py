@@ -36,7 +36,7 @@ from geodp.manifolds.ball import Ball, checked_ball
 from geodp.measurement import Measurement
 from geodp.noise.mechanism import Mechanism
 from geodp.privacy.cost import Cost, PureCost, cost_from_dict, pure_epsilon
-from geodp.privacy.neighbours import Unit, replace_one
+from geodp.privacy.neighbours import Neighbours, Unit
 from geodp.privacy.notions import Privacy, PureDP, privacy_of
 from geodp.privacy.splitting import split
 from geodp.receipt import SIMULATION, agrees, cost_in_words, cost_of_parts
@@ -79,7 +79,7 @@ class KMeansRelease(Shown):
 
     @property
     def neighbours(self) -> str:
-        return replace_one(self.unit)
+        return str(Neighbours("replace", self.unit))
 
     def to_json(self) -> str:
         """The release as JSON text."""
@@ -231,9 +231,9 @@ def private_kmeans(
     unit: Unit = "record" if data.unit is None else "person"
     plan = plan_kmeans(ball, clusters, members.count, privacy, rounds, reach, seed)
     cost, moves = plan.cost, plan.rounds
-    account.check(cost, privacy, replace_one(unit))
+    account.check(cost, privacy, str(Neighbours("replace", unit)))
     search = _Search(ball, plan.clusters, np.random.default_rng(plan.seed))
-    charge = account.charge(cost, privacy, f"{plan.clusters} clusters on {ball.manifold}", replace_one(unit))
+    charge = account.charge(cost, privacy, f"{plan.clusters} clusters on {ball.manifold}", str(Neighbours("replace", unit)))
     if simulate is not None:
         with reproducible():
             counts = computed(lambda: search.run(members.source, moves, simulate))

@@ -24,9 +24,9 @@ from geodp.noise.intrinsic import IntrinsicMechanism, intrinsic_cost
 from geodp.noise.mechanism import Mechanism
 from geodp.noise.tangent import TangentMechanism, stretch_of_log, tangent_cost
 from geodp.privacy.cost import Cost, PureCost, compose, cost_from_dict, cost_of
-from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
+from geodp.privacy.neighbours import REPLACE_ONE, Neighbours, Unit
 from geodp.privacy.notions import Privacy, privacy_of
-from geodp.privacy.splitting import halves, set_aside
+from geodp.privacy.splitting import half, set_aside
 from geodp.showing import Row, Shown, as_text, table_html
 from geodp.statistics.counts import Count, Coverage
 from geodp.statistics.mean import FrechetMean
@@ -555,12 +555,13 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
         """Whether the releases agree with the neighbours, the privacy and the charge of the whole."""
         first = next(iter(self.values()))
         own = (first.unit, first.neighbours)
-        whole = {replace_one(first.unit): replace_one(first.unit)}
+        counted = str(Neighbours("add-remove", first.unit))
         if self.halved:
-            whole = {add_or_remove_one(first.unit): replace_one(first.unit)}
-        elif first.neighbours == add_or_remove_one(first.unit):
-            whole = {first.neighbours: first.neighbours}
-        share = halves(self.privacy) if self.halved else self.privacy
+            whole = {counted: str(Neighbours("replace", first.unit))}
+        else:
+            kept = str(Neighbours("replace", first.unit, keeps_group=True))
+            whole = {counted: counted, kept: kept}
+        share = half(self.privacy) if self.halved else self.privacy
         return whole.get(first.neighbours) == self.neighbours and all(
             (release.unit, release.neighbours) == own
             and release.statistic.kind == first.statistic.kind
@@ -813,7 +814,10 @@ def _about_whom(stored: Stored) -> str | None:
     if stored["summary"] == ClaimedSummary.kind:
         return None
     unit = stored["unit"]
-    allowed = [replace_one(unit)] if stored["count"] is None else [change_one(unit), add_or_remove_one(unit)]
+    if stored["count"] is None:
+        allowed = [str(Neighbours("replace", unit, keeps_group=keeps)) for keeps in (False, True)]
+    else:
+        allowed = [str(Neighbours("add-remove", unit, or_replace=also)) for also in (True, False)]
     return None if stored["neighbours"] in allowed else f"its neighbours must be {' or '.join(allowed)}"
 
 

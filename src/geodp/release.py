@@ -46,9 +46,9 @@ from geodp.noise.choice import MechanismName
 from geodp.noise.flat import Family
 from geodp.noise.mechanism import Draw, Mechanism
 from geodp.privacy.cost import Cost, cost_of
-from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
+from geodp.privacy.neighbours import REPLACE_ONE, Change, Neighbours, Unit, sentence
 from geodp.privacy.notions import Privacy, privacy_of
-from geodp.privacy.splitting import halves
+from geodp.privacy.splitting import half
 from geodp.progress import Progress
 from geodp.receipt import (
     EXACT,
@@ -65,7 +65,7 @@ from geodp.receipt import (
     used,
 )
 from geodp.records.chunks import hiding_error_text
-from geodp.records.dataset import Change, Dataset, DatasetOptions, Labels, Members
+from geodp.records.dataset import Dataset, DatasetOptions, Labels, Members
 from geodp.solver.passes import reproducible
 from geodp.statistics.counts import Count, Coverage
 from geodp.statistics.mean import FrechetMean
@@ -226,7 +226,7 @@ def private_summary(
     mu: float | None = None,
     base: ArrayLike | None = None,
     radius: float | None = None,
-    neighbours: str = REPLACE_ONE,
+    neighbours: str = "replace",
     mechanism: MechanismName = "auto",
     law: Family | None = None,
     ledger: Ledger | None = None,
@@ -256,7 +256,8 @@ def private_summary(
         point ``base`` for every data set. A value outside raises a ``ValueError``. Without them only intrinsic noise is
         available. ``base`` is the manifold's origin by default.
     neighbours
-        The kind of neighbours of the claim. A ledger refuses a charge for another kind than its budget's.
+        Those of the claim: ``"replace"`` or ``"add-remove"`` one record, or a line of text, which only a budget opened for the
+        same line accepts.
 
     >>> import numpy as np
     >>> from geodp import Sphere
@@ -275,7 +276,7 @@ def private_summary(
     statistic = ClaimedSummary(manifold, claim, _summary_ball(manifold, base, radius))
     if not is_line(neighbours):
         raise ValueError("neighbours must be a line of text that names them")
-    order = Order(statistic, privacy, mechanism, law, neighbours=neighbours)
+    order = Order(statistic, privacy, mechanism, law, neighbours=sentence(neighbours))
     noise = order.measurement(1).noise
     refuse_unreadable(value, "the value")
     array = _one_array(value, manifold)
@@ -600,8 +601,8 @@ class Order:
         if data.labels == "public":
             return self
         # a record that changes its group leaves one group and enters another, so two releases must each protect it
-        share = self.privacy if self.counted else halves(self.privacy)
-        return replace(self, privacy=share, counted=True, neighbours=add_or_remove_one(self.unit))
+        share = self.privacy if self.counted else half(self.privacy)
+        return replace(self, privacy=share, counted=True, neighbours=str(Neighbours("add-remove", self.unit)))
 
     def least(self) -> int:
         """The smallest number of members for which there is noise. On compact spaces it may be more than one."""
@@ -723,10 +724,9 @@ def unit_of(data: Dataset) -> Unit:
 
 def protected_neighbours(data: Dataset) -> str:
     """The neighbours that a release of these records is about; if it is by group, that of all groups together."""
-    unit = unit_of(data)
-    if data.neighbours == "replace":
-        return replace_one(unit)
-    return change_one(unit) if data.by is None else add_or_remove_one(unit)
+    public = data.by is not None and data.labels == "public"
+    also = data.neighbours == "add-remove" and data.by is None
+    return str(Neighbours(data.neighbours, unit_of(data), keeps_group=public, or_replace=also))
 
 
 def _one_release(job: _Job, account: Account) -> Release:

@@ -69,10 +69,10 @@ def share_of(privacy: Privacy, share: float) -> Privacy:
     raise TypeError(f"{privacy!r} is not a notion of privacy")
 
 
-def halves(privacy: Privacy) -> Privacy:
+def half(privacy: Privacy) -> Privacy:
     """What each of two releases may spend so that both together stay within an amount of privacy.
 
-    >>> halves(ApproximateDP(1.0, 1e-6)).delta < 5.1e-7, halves(GaussianDP(1.0)).mu < 0.70711
+    >>> half(ApproximateDP(1.0, 1e-6)).delta < 5.1e-7, half(GaussianDP(1.0)).mu < 0.70711
     (True, True)
     """
     return share_of(privacy, 0.5 * (1.0 - 1e-12))  # sums of floats round up
