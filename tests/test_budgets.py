@@ -494,13 +494,12 @@ def test_a_full_budget_means_no_more_than_it_promised(kind: str, books: Ledger) 
 def test_a_budget_is_opened_and_charged_in_the_words_of_releases(ledger: Ledger) -> None:
     ledger.open("visits", 3, neighbours="add-remove", unit="person")
     ledger.open("visits", 3, neighbours="add or remove one person")
-    assert (
-        ledger.charge("visits", 1, neighbours="add-remove", unit="person", what="mean").neighbours == "add or remove one person"
-    )
+    charge = ledger.charge("visits", 1, neighbours="add-remove", unit="person", what="mean")
+    assert charge.neighbours == "add or remove one person"
+    ledger.open("scans", 1, unit="person")
     with pytest.raises(LedgerError, match=r"a person may have several records: say whose each record is with unit="):
         ledger.check("visits", 1, neighbours="add-remove")
     with pytest.raises(LedgerError, match="to replace a person is to remove one and to add another"):
-        ledger.open("scans", 1, unit="person")
         ledger.check("scans", 1, neighbours="add-remove", unit="person")
     for wrong in ({"unit": "family"}, {"neighbours": "replace one record", "unit": "person"}):
         with pytest.raises(ValueError, match="unit"):
