@@ -118,6 +118,6 @@ def why_not(released: str, budget: str) -> str | None:
     if ours.unit != theirs.unit:
         return f"a record that is added may be of a new person or of one who is there already: {remedy}"
     if ours.change == "replace":
-        more = "release with neighbours='add-remove' (or --neighbours add-remove)"
+        more = "release with neighbours='add-remove' (or --neighbours)"
         return f"the number of {ours.unit}s is public in this release and private in the budget: {more}, or {remedy}"
     return f"to replace a {ours.unit} is to remove one and to add another, which are two changes: {remedy}"
