@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -39,9 +39,9 @@ from geodp import (
 from geodp.arithmetic.entropy import NotPrivate
 from geodp.finding import BallRelease
 from geodp.inputs import Array
-from geodp.privacy.neighbours import covers
+from geodp.privacy.neighbours import KNOWN, why_not
 from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
-from geodp.privacy.splitting import halves, set_aside
+from geodp.privacy.splitting import half, set_aside
 from geodp.records.persons import Persons, StreamPersons, open_persons
 from geodp.statistics.counts import Coverage, NormalCoordinates, TangentMean, beyond, histograms
 from geodp.statistics.mean import FrechetMean
@@ -328,20 +328,20 @@ def test_even_no_records_at_all_give_a_release_if_their_number_is_private(manifo
 def test_the_parts_of_privacy_keep_the_whole() -> None:
     for privacy in (PureDP(1.0), ApproximateDP(0.7, 1e-6), ZeroConcentratedDP(0.2), GaussianDP(0.4)):
         parts, rest = set_aside(privacy, [0.1, 0.05])
-        half = halves(privacy)
+        each = half(privacy)
         match privacy:
             case PureDP():
                 assert sum(Fraction(part.epsilon) for part in (*parts, rest)) <= Fraction(1.0)
-                assert 2 * Fraction(half.epsilon) <= Fraction(1.0)
+                assert 2 * Fraction(each.epsilon) <= Fraction(1.0)
             case ApproximateDP():
                 assert sum(Fraction(part.epsilon) for part in (*parts, rest)) <= Fraction(0.7)
                 assert rest.delta == 1e-6
-                assert 2 * Fraction(half.delta) <= Fraction(1e-6)
+                assert 2 * Fraction(each.delta) <= Fraction(1e-6)
             case ZeroConcentratedDP():
                 assert sum(Fraction(part.rho) for part in (*parts, rest)) <= Fraction(0.2)
             case GaussianDP():
                 assert sum(Fraction(part.mu) ** 2 for part in (*parts, rest)) <= Fraction(0.4) ** 2
-                assert 2 * Fraction(half.mu) ** 2 <= Fraction(0.4) ** 2
+                assert 2 * Fraction(each.mu) ** 2 <= Fraction(0.4) ** 2
 
 
 # ---------------------------------------------------------------------- groups
@@ -371,7 +371,7 @@ def test_groups_cost_what_the_theorem_says(labels: str, neighbours: str) -> None
     assert (
         release.neighbours
         == {
-            ("public", "replace"): "replace one record",
+            ("public", "replace"): "replace one record, which keeps its group",
             ("private", "replace"): "replace one record",
             ("private", "add-remove"): "add or remove one record",
         }[labels, neighbours]
@@ -536,13 +536,13 @@ def test_groups_are_charged_once(tmp_path: Path) -> None:
 def test_which_neighbours_imply_which() -> None:
     """Every pair of the smaller relation must be a pair of the larger one: enumerated on data sets of rows with two ids.
 
-    A row is a person and a value. A record that is replaced may be another person's afterwards.
+    A row is a person, a group and a value. A record that is replaced may be another person's afterwards.
     """
-    rows = [(person, value) for person in "pq" for value in (0, 1)]
+    rows = [(person, group, value) for person in "pq" for group in "ab" for value in (0, 1)]
     data = [tuple(sorted(chosen)) for size in range(4) for chosen in combinations_with_replacement(rows, size)]
 
     def of(kind: str, first: Any, second: Any) -> bool:
-        if kind.endswith("person"):
+        if "person" in kind:
             moved = [
                 person
                 for person in "pq"
@@ -550,20 +550,24 @@ def test_which_neighbours_imply_which() -> None:
             ]
             if len(moved) != 1:
                 return False
-            here = [any(row[0] == moved[0] for row in x) for x in (first, second)]
-            replaced, added = all(here), sum(here) == 1
+            groups = [{row[1] for row in x if row[0] == moved[0]} for x in (first, second)]
+            replaced, added, kept = all(groups), sum(map(bool, groups)) == 1, groups[0] == groups[1]
         else:
             lost, won = Counter(first) - Counter(second), Counter(second) - Counter(first)
             replaced = lost.total() == won.total() == 1
             added = lost.total() + won.total() == 1
+            kept = [row[1] for row in lost] == [row[1] for row in won]
+        if "group" in kind:
+            return replaced and kept
         return replaced if kind.startswith("replace") else added if kind.startswith("add or") else replaced or added
 
-    changes = ("replace", "add or remove", "add, remove or replace")
-    kinds = [f"{change} one {unit}" for change in changes for unit in ("record", "person")]
-    pairs = {kind: {(a, b) for a in data for b in data if of(kind, a, b)} for kind in kinds}
-    for released in kinds:
-        for budget in kinds:
-            assert covers(released, budget) == (pairs[budget] <= pairs[released]), (released, budget)
+    pairs = {kind: {(a, b) for a in data for b in data if of(kind, a, b)} for kind in KNOWN}
+    assert len(pairs) == 8
+    for released, budget in product(KNOWN, KNOWN):
+        assert (KNOWN[budget].pairs <= KNOWN[released].pairs) == (pairs[budget] <= pairs[released]), (released, budget)
+        # where a release calls labels public, they are public in its budget
+        whole = released.partition(",")[0] if "group" in released else released
+        assert (why_not(released, budget) is None) == (pairs[budget] <= pairs[whole]), (released, budget)
 
 
 # ---------------------------------------------------------------------- coverage, balls and files

@@ -81,7 +81,7 @@ def test_it_takes_the_place_of_pyriemann_in_a_pipeline_and_persons_are_passed_to
     with sklearn.config_context(enable_metadata_routing=True):
         model = PrivateMDM(radius=4.0, epsilon=50.0).set_fit_request(unit=True)
         routed = make_pipeline(estimation.Covariances(), model).fit(signals, y, unit=persons)
-        assert routed[-1].releases_[0].neighbours == "replace one person"
+        assert routed[-1].releases_[0].neighbours == "replace one person, who keeps their group"
 
 
 def test_with_little_noise_tangent_vectors_are_those_of_pyriemann_in_another_basis() -> None:

@@ -24,7 +24,7 @@ SHORTEST, LONGEST = 1e-100, 1e100
 MOST = 2**63
 
 
-def said(value: Any) -> str:
+def describe(value: Any) -> str:
     """A wrong argument, for an error message. Of collections only the type: somebody may have given records by mistake."""
     return reprlib.repr(value) if value is None or isinstance(value, str | int | float) else f"of type {type(value).__name__}"
 
@@ -40,7 +40,7 @@ def whole_number(value: Any, least: int, what: str, most: float = MOST) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{what} must be a whole number but is {said(value)}") from None
+        raise TypeError(f"{what} must be a whole number but is {describe(value)}") from None
     if number > most:
         raise ValueError(f"{what} must be at most 2^63")
     if number < least:
@@ -56,7 +56,7 @@ def real_number(value: Any, what: str) -> float:
     except OverflowError:
         raise ValueError(f"{what} is too large for a float") from None
     except ValueError:
-        raise ValueError(f"{what} must be a number but is {said(value)}") from None
+        raise ValueError(f"{what} must be a number but is {describe(value)}") from None
     except TypeError:
         raise TypeError(f"{what} must be a number but is of type {type(value).__name__}") from None
 

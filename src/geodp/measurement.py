@@ -14,6 +14,7 @@ from geodp.noise.choice import Candidate, Hidden, MechanismName, candidates, cho
 from geodp.noise.flat import Family
 from geodp.noise.mechanism import Mechanism
 from geodp.noise.tangent import stretch_of_log
+from geodp.privacy.neighbours import REPLACE_ONE
 from geodp.privacy.notions import Privacy
 from geodp.statistics.statistic import Statistic
 
@@ -47,7 +48,7 @@ class Measurement:
     mechanism: MechanismName = "auto"
     law: Family | None = None
     project: bool | None = None
-    neighbours: str = "replace one record"
+    neighbours: str = REPLACE_ONE
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", whole_number(self.n, 1, "the number of records n"))

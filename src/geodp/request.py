@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict,
 
 import numpy as np
 
-from geodp.inputs import Array, is_line, real_number, whole_number
-from geodp.inputs import said as describe
+from geodp.inputs import Array, describe, is_line, real_number, whole_number
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.noise.choice import Candidate, MechanismName, SensitivityBound, candidates, check_names, choose, usable
@@ -33,7 +32,7 @@ from geodp.noise.flat import Family
 from geodp.noise.mechanism import Mechanism, Noise
 from geodp.noise.tangent import stretch_of_log
 from geodp.privacy.cost import Cost, compose, cost_of
-from geodp.privacy.neighbours import Unit, add_or_remove_one, change_one, replace_one
+from geodp.privacy.neighbours import Neighbours, Unit
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import half, set_aside
 
@@ -268,14 +267,11 @@ class Request:
     @property
     def protects(self) -> str:
         """The neighbours in words; of a request by group those of all groups together."""
-        match self.neighbours, self.labels, self.group:
-            case ("replace", "private", True) | ("add-remove", "private", _):
-                return add_or_remove_one(self.unit)
-            case "replace", _, _:
-                return replace_one(self.unit)
-            case "add-remove", _, _:
-                return change_one(self.unit)
-        return self.neighbours
+        if self.neighbours not in ("replace", "add-remove"):
+            return self.neighbours
+        change: Any = "add-remove" if self.labels == "private" and self.group else self.neighbours
+        also = change == "add-remove" and self.labels is None
+        return str(Neighbours(change, self.unit, keeps_group=self.labels == "public", or_replace=also))
 
     @cached_property
     def of_group(self) -> Request:

@@ -101,7 +101,7 @@ class Session(Shown):
         if not isinstance(manifold, Manifold):
             raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
         Account.of(ledger, dataset, None)  # or a sentence about what is missing
-        total = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+        total: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
         given = any(number is not None for number in total.values())
         if ledger is None and not given:
             raise ValueError(

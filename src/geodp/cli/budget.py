@@ -6,7 +6,7 @@ import json
 import math
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.markup import escape
@@ -40,10 +40,11 @@ def open_budget(
         str,
         typer.Option(
             "--neighbours",
-            help="Who is protected: 'replace one record', 'replace one person', 'add or remove one record' or "
-            "'add or remove one person'. The budget accepts releases that imply this.",
+            help="'replace' (default): the number of records is public; 'add-remove': it is private. The budget accepts releases "
+            "that imply this.",
         ),
-    ] = "replace one record",
+    ] = "replace",
+    unit: Annotated[str | None, typer.Option("--unit", help="Who is protected: 'record' (default) or 'person'.")] = None,
     ledger: LedgerOption = DEFAULT_LEDGER,
 ) -> None:
     """Give a data set a total budget: --epsilon, --epsilon and --delta, --rho, or --mu.
@@ -56,7 +57,7 @@ def open_budget(
         from geodp.privacy.ledger import Ledger
 
         book = Ledger(url_of(ledger))
-        book.open(dataset, epsilon, delta=delta, rho=rho, mu=mu, compose=compose, neighbours=neighbours)
+        book.open(dataset, epsilon, delta=delta, rho=rho, mu=mu, compose=compose, neighbours=neighbours, unit=cast(Any, unit))
         given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
         named = [f"{name} {value}" for name, value in given.items() if value is not None]
         total = epsilon if len(named) == 1 and epsilon is not None else " and ".join(named)

@@ -14,15 +14,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from geodp.estimator.common import Fit, PrivateEstimator, distances, read_records, read_unit, refuse_unless_asked
-from geodp.inputs import Array, said
+from geodp.inputs import Array, describe
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.noise.choice import MechanismName
 from geodp.noise.flat import Family
-from geodp.privacy.neighbours import add_or_remove_one, change_one
+from geodp.privacy.neighbours import Change, Neighbours
 from geodp.privacy.notions import Privacy
 from geodp.privacy.splitting import split
-from geodp.records.dataset import Change, Dataset, Labels, Members
+from geodp.records.dataset import Dataset, Labels, Members
 from geodp.records.persons import check_length, key_of, whole
 from geodp.release import Order, private_mean, private_projected_mean
 from geodp.statistics.mean import FrechetMean
@@ -144,8 +144,9 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
         ids = read_unit(unit, records)
         fit = Fit(self, "record" if ids is None else "person")
         together = self._one_class_each() or ids is None
-        if self.neighbours == "add-remove":
-            fit.neighbours = add_or_remove_one(fit.unit) if together else change_one(fit.unit)
+        also = self.neighbours == "add-remove" and not together
+        public = self.labels == "public"
+        fit.neighbours = str(Neighbours(self.neighbours, fit.unit, keeps_group=public, or_replace=also))
         if together:
             groups: Any = {"by": labels, "groups": names.tolist(), "labels": self.labels, "neighbours": self.neighbours}
             asked = [(Dataset(records, unit=ids, **groups), fit.own)]
@@ -199,7 +200,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
         if y is None:
             raise ValueError("PrivateMDM requires y to be passed, but the target y is None")
         if self.labels not in get_args(Labels):
-            raise ValueError(f"labels must be 'public' or 'private' but is {said(self.labels)}")
+            raise ValueError(f"labels must be 'public' or 'private' but is {describe(self.labels)}")
         names = None if self.classes is None else np.unique(np.asarray(self.classes))
         if self.labels == "private":
             if names is None:
@@ -217,7 +218,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
 
     def _one_class_each(self) -> bool:
         if self.unit_in not in get_args(UnitIn):
-            raise ValueError(f"unit_in must be 'one class' or 'all classes' but is {said(self.unit_in)}")
+            raise ValueError(f"unit_in must be 'one class' or 'all classes' but is {describe(self.unit_in)}")
         return self.unit_in == "one class"
 
     @property

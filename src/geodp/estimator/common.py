@@ -21,7 +21,7 @@ from geodp.kmeans import KMeansRelease
 from geodp.manifolds import SPD, Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.privacy.cost import Cost, compose, cost_of
-from geodp.privacy.neighbours import Unit, replace_one
+from geodp.privacy.neighbours import Neighbours, Unit
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import share_of
 from geodp.receipt import GroupedRelease, Release, cost_of_parts
@@ -122,7 +122,7 @@ class Fit:
     def __init__(self, estimator: PrivateEstimator, unit: Unit) -> None:
         self._estimator, self.unit = estimator, unit
         self._start = _start_of(estimator)
-        self.neighbours = replace_one(unit)
+        self.neighbours = str(Neighbours("replace", unit))
         unsaid = estimator.epsilon is None and estimator.rho is None and estimator.mu is None
         self._privacy = privacy_of(1.0 if unsaid else estimator.epsilon, estimator.delta, estimator.rho, estimator.mu)
         self._search, self.own = _search_and_rest(self._privacy, estimator.find)

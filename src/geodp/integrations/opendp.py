@@ -55,10 +55,10 @@ from geodp.noise.choice import MechanismName
 from geodp.noise.flat import Family
 from geodp.privacy.cost import Cost
 from geodp.privacy.groups import group_cost, group_parameters
-from geodp.privacy.neighbours import Unit
+from geodp.privacy.neighbours import Change, Unit
 from geodp.privacy.notions import ApproximateDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
 from geodp.receipt import Release
-from geodp.records.dataset import Change, Dataset
+from geodp.records.dataset import Dataset
 from geodp.release import Order, private_summary, released
 from geodp.spread import About
 from geodp.statistics.counts import Coverage

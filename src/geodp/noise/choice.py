@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, final, get_args
 
-from geodp.inputs import EPSILON, said
+from geodp.inputs import EPSILON, describe
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.noise.families import GREATEST_SCALE, LEAST_SCALE
@@ -190,9 +190,9 @@ def choose(
 
 def check_names(mechanism: MechanismName, law: Family | None) -> None:
     if mechanism not in get_args(MechanismName):
-        raise ValueError(f"the mechanism must be one of {', '.join(get_args(MechanismName))} but is {said(mechanism)}")
+        raise ValueError(f"the mechanism must be one of {', '.join(get_args(MechanismName))} but is {describe(mechanism)}")
     if law is not None and law not in get_args(Family):
-        raise ValueError(f"the law must be one of {', '.join(get_args(Family))} but is {said(law)}")
+        raise ValueError(f"the law must be one of {', '.join(get_args(Family))} but is {describe(law)}")
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, InvalidOperation
 from numbers import Integral
@@ -15,28 +14,22 @@ from geodp.privacy.notions import ApproximateDP, Privacy, privacy_of
 #: A number as callers may write it.
 Number = int | float | str | Decimal
 
-#: Digits an amount may have after the point, and the largest amount.
-PLACES, LARGEST = 30, Decimal(10**9)
+#: Digits an amount may have after the point.
+PLACES = 30
+#: The largest amount.
+LARGEST = Decimal(10**9)
 # any float to 30 places has fewer digits; if that were ever wrong, Inexact would raise, so nothing is rounded silently
 _EXACT = Context(prec=400, traps=[Inexact, InvalidOperation])
 _ROUNDED = Context(prec=400, traps=[InvalidOperation])
 _STEP = Decimal(1).scaleb(-PLACES)
 
 
-def exact_epsilon(epsilon: Number) -> Decimal:
-    """The decimal number that a ledger charges for ``epsilon``. A float is read as its shortest decimal form.
+def exact_number(value: Number, name: str) -> Decimal:
+    """The decimal number that a ledger charges for a positive number called ``name``. A float is read as its shortest decimal.
 
-    A mechanism that charges a ledger must calibrate its noise to this number, rounding in the safe direction: the
-    float 0.1 is larger than the charge for it.
-
-    >>> exact_epsilon(0.1), exact_epsilon("1e-3"), exact_epsilon(2)
+    >>> exact_number(0.1, "epsilon"), exact_number("1e-3", "rho"), exact_number(2, "mu")
     (Decimal('0.1'), Decimal('0.001'), Decimal('2'))
     """
-    return exact_number(epsilon, "epsilon")
-
-
-def exact_number(value: Number, name: str) -> Decimal:
-    """The decimal number that a ledger charges for a positive number called ``name``, as in :func:`exact_epsilon`."""
     number = _decimal(value, name)
     if name == "delta" and number.is_finite() and not 0 < number < 1:
         ApproximateDP(1.0, float(number))  # raises the error for a delta out of range
@@ -118,11 +111,6 @@ def shown_above(value: Decimal, digits: int = 12) -> str:
 def in_steps(value: Decimal) -> int:
     """An amount as a whole number of steps of ``10**-30``. Integers add and multiply exactly in any decimal context."""
     return int(_EXACT.scaleb(value, PLACES))
-
-
-def power_sum(values: Iterable[Decimal], power: int) -> int:
-    """The exact sum of powers, in steps to that power."""
-    return sum(in_steps(value) ** power for value in values)
 
 
 def root(steps: int, power: int, *, up: bool = False) -> Decimal:

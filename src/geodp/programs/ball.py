@@ -41,8 +41,7 @@ from typing import Any, Literal, Unpack, cast, final
 import numpy as np
 
 from geodp.arithmetic.entropy import Entropy
-from geodp.inputs import Array
-from geodp.inputs import said as describe
+from geodp.inputs import Array, describe
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.noise.flat import Family

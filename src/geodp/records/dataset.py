@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.files import Found
-from geodp.inputs import refuse_unreadable, said
+from geodp.inputs import describe, refuse_unreadable
 from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
+from geodp.privacy.neighbours import Change
 from geodp.records.chunks import count_records, hiding_error_text, is_dask, with_errors_hidden
 from geodp.records.persons import (
     Indices,
@@ -29,8 +30,6 @@ from geodp.records.persons import (
 )
 from geodp.records.sources import Columns, is_column, load
 
-#: How neighbouring data sets differ: in one record of equally many, or one of them has one record more.
-Change = Literal["replace", "add-remove"]
 Labels = Literal["public", "private"]
 
 
@@ -111,9 +110,9 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if self.neighbours not in get_args(Change):
-            raise ValueError(f"neighbours must be 'replace' or 'add-remove' but is {said(self.neighbours)}")
+            raise ValueError(f"neighbours must be 'replace' or 'add-remove' but is {describe(self.neighbours)}")
         if self.labels not in get_args(Labels):
-            raise ValueError(f"labels must be 'public' or 'private' but is {said(self.labels)}")
+            raise ValueError(f"labels must be 'public' or 'private' but is {describe(self.labels)}")
         if self.by is None and (self.groups is not None or self.labels == "private"):
             raise ValueError("groups and labels describe by, the group of each record: give by too")
         if self.by is not None and self.labels == "public" and self.neighbours == "add-remove":
