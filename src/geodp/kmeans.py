@@ -43,7 +43,7 @@ from geodp.receipt import SIMULATION, agrees, cost_in_words, cost_of_parts
 from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import Account, computed
 from geodp.showing import Row, Shown
-from geodp.solver.passes import reproducible
+from geodp.solver.compiling import reproducible
 from geodp.statistics.clusters import ClusterSums
 from geodp.statistics.mean import FrechetMean
 

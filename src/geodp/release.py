@@ -66,7 +66,7 @@ from geodp.receipt import (
 )
 from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Change, Dataset, DatasetOptions, Labels, Members
-from geodp.solver.passes import reproducible
+from geodp.solver.compiling import reproducible
 from geodp.statistics.counts import Count, Coverage
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean

@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from geodp._version import __version__
 from geodp.files.writing import write_whole
 from geodp.records.chunks import cores
-from geodp.solver.passes import reproducible
+from geodp.solver.compiling import reproducible
 from geodp.study.experiment import Experiment, Settings, Task
 from geodp.study.table import ResultTable
 
