@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from geodp.manifolds import Manifold
 
-#: So many numbers at once are worth compiled code: loading it takes about a second once in a process, and making it some seconds
+#: So many numbers at once are worth compiled code: loading it takes half a second once in a process, and making it some seconds
 #: more once after installation.
 WORTH_COMPILING = 100_000
 #: The environment variable that overrides the rule, and what it may say.
@@ -25,7 +25,7 @@ SETTING, SETTINGS = "GEODP_COMPILE", ("always", "never", "by size")
 def compile(*manifolds: Manifold | str) -> None:
     """Prepare compiled code, and use it for data of every size in this process and those it starts.
 
-    By default only means of 100,000 numbers or more run in compiled code, because loading it takes a second. A process that
+    By default only means of 100,000 numbers or more run in compiled code, because loading it takes half a second. A process that
     computes many small means is ten times faster with it. Setting the environment variable ``GEODP_COMPILE`` to ``always``
     does the same without a call, ``never`` does without compiled code.
 
