@@ -75,7 +75,7 @@ from geodp.noise.choice import Hidden, choose
 from geodp.noise.mechanism import Mechanism as NoiseMechanism
 from geodp.privacy.notions import PureDP
 from geodp.records import chunks
-from geodp.solver.passes import reproducible
+from geodp.solver.compiling import reproducible
 from geodp.statistics.mean import FrechetMean
 
 EPSILONS = (0.1, 1.0, 5.0)

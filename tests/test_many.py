@@ -9,7 +9,6 @@ from cases import every_manifold, random_points
 import geodp
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, Rotations, Sphere, frechet_mean, frechet_means
 from geodp.inputs import EPSILON, Array
-from geodp.solver import passes
 from geodp.solver.groups import best_group_evaluator, segment_sums
 from geodp.statistics.many import group_means
 from geodp.statistics.mean import default_tolerance, least_passes
@@ -32,7 +31,7 @@ def grouped(ball: Ball, sizes: list[int], seed: int = 0) -> tuple[Array, Array]:
 
 
 def compile_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "_WORTH_MAKING", 0)
+    monkeypatch.setenv("GEODP_COMPILE", "always")
 
 
 def agree_with_a_loop(x: Array, labels: Array, ball: Ball, results: geodp.MeanResults) -> None:

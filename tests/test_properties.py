@@ -36,7 +36,6 @@ from geodp.files import read_records
 from geodp.inputs import Array
 from geodp.noise import exact
 from geodp.privacy.notions import PureDP
-from geodp.solver import passes
 from geodp.statistics.mean import FrechetMean, default_tolerance
 
 #: Chance that a statistical test below rejects a correct program, were its seed drawn afresh.
@@ -92,7 +91,6 @@ def test_a_receipt_is_a_function_of_the_value_and_of_public_parameters(manifold:
 def test_projecting_is_done_to_the_finished_draw(manifold: Manifold, mechanism: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same bits the projected release is the projection of the other one: a function of it alone."""
     ball = ball_of(manifold)
-    monkeypatch.setattr(passes, "worth_compiled_code", lambda *_: False)  # else the first calls of a process round otherwise
     moved = 0
     for seed in range(20):
         values = []

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from geodp.regions import compare, confidence_region
     from geodp.release import private_coverage, private_mean, private_projected_mean, private_summary
     from geodp.session import Session
+    from geodp.solver.compiling import compile
     from geodp.spread import private_covariance, private_variance
     from geodp.statistics.many import MeanResults, frechet_means
     from geodp.statistics.mean import MeanResult, frechet_mean
@@ -86,6 +87,7 @@ __all__ = [
     "__version__",
     "audit",
     "compare",
+    "compile",
     "confidence_region",
     "frechet_mean",
     "frechet_means",
@@ -149,6 +151,7 @@ _LATER = {
     **dict.fromkeys(("Risk", "risk"), "geodp.privacy.risk"),
     "Session": "geodp.session",
     "read_dask": "geodp.records.dask_files",
+    "compile": "geodp.solver.compiling",
 }
 
 

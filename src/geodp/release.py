@@ -47,7 +47,7 @@ from geodp.progress import Progress
 from geodp.receipt import GroupedRelease, Receipt, Release
 from geodp.records.dataset import Dataset, DatasetOptions, GroupOptions, MemberOptions, Members
 from geodp.request import Flow, NoiseOptions, Plan, PrivacyOptions, Request, Resize, Statistic, cost_of_groups
-from geodp.solver.passes import reproducible
+from geodp.solver.compiling import reproducible
 
 if TYPE_CHECKING:
     from geodp.privacy.ledger import Ledger

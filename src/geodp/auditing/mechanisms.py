@@ -20,7 +20,7 @@ from geodp.inputs import Array
 from geodp.measurement import Measurement
 from geodp.noise import exact
 from geodp.release import private_mean
-from geodp.solver.passes import reproducible
+from geodp.solver.compiling import reproducible
 from geodp.statistics.mean import FrechetMean
 
 DrawPath = Literal["float", "exact", "release"]
