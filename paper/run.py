@@ -26,7 +26,7 @@ from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 import geodp
-from geodp.solver.passes import reproducible
+from geodp.solver.compiling import reproducible
 from paper.experiment import Claim, Rows, Settings, Tables, Task
 
 #: The experiments, in the order of the report; each is a module of this package.

@@ -28,7 +28,7 @@ from geodp.noise.intrinsic import IntrinsicMechanism
 from geodp.noise.mechanism import Mechanism
 from geodp.privacy.cost import gaussian_shift, laplace_ratio
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 
 SOLID: tuple[Kind, ...] = ("law", "array", "atoms", "classifier")
 
@@ -51,7 +51,7 @@ class Claim:
 
     def tangent(self, law: Family, privacy: Privacy | None = None) -> Mechanism:
         """The library's own tangent mechanism with that privacy, by default the one claimed."""
-        return Measurement(FrechetMean(self.ball), self.n, privacy or self.privacy, "tangent", law).noise
+        return Measurement(Mean(self.ball), self.n, privacy or self.privacy, "tangent", law).noise
 
     def mean(self, x: Array) -> Array:
         return frechet_mean(x, self.ball).point

@@ -23,7 +23,7 @@ from geodp import (
 )
 from geodp.measurement import Measurement
 from geodp.privacy.notions import PureDP
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 from geodp.statistics.sensitivity import Bound
 from geodp.testing import random_points, random_tangents
 
@@ -32,7 +32,7 @@ __all__ = ["MANIFOLDS", "ONE_OF_EACH", "USUAL", "every_manifold", "longer", "mea
 
 def measured(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Measurement:
     """The mean of ``n`` records in the ball with the paper's noise: intrinsic Laplace at pure ``epsilon``."""
-    return Measurement(FrechetMean(ball, bound), n, PureDP(epsilon), "intrinsic", "laplace")
+    return Measurement(Mean(ball, bound), n, PureDP(epsilon), "intrinsic", "laplace")
 
 
 MANIFOLDS: list[Manifold] = [

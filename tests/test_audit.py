@@ -76,7 +76,7 @@ from geodp.noise.mechanism import Mechanism as NoiseMechanism
 from geodp.privacy.notions import PureDP
 from geodp.records import chunks
 from geodp.solver.compiling import reproducible
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 
 EPSILONS = (0.1, 1.0, 5.0)
 #: A family of audits raises a false alarm with at most this probability.
@@ -484,7 +484,7 @@ SETTINGS = [
 def test_simulated_draws_are_those_of_private_mean_bit_for_bit(ball: Ball, epsilon: float) -> None:
     x = worst_case_pair(ball, 60)[0]
     for seed in range(20):
-        one = MeanMechanism(Measurement(FrechetMean(ball), 60, PureDP(epsilon)))(x, 1, np.random.default_rng(seed))
+        one = MeanMechanism(Measurement(Mean(ball), 60, PureDP(epsilon)))(x, 1, np.random.default_rng(seed))
         assert np.array_equal(one[0], private_mean(x, ball, epsilon, simulate=np.random.default_rng(seed)).value)
 
 
@@ -497,7 +497,7 @@ def test_exact_draws_are_those_of_private_mean_bit_for_bit(ball: Ball, epsilon: 
         releases = [private_mean(x, ball, epsilon).value for _ in range(10)]
     source = exact.NotPrivate(3)
     assert np.array_equal(
-        MeanMechanism(Measurement(FrechetMean(ball), 60, PureDP(epsilon)), path="exact")(x, 10, np.random.default_rng()), releases
+        MeanMechanism(Measurement(Mean(ball), 60, PureDP(epsilon)), path="exact")(x, 10, np.random.default_rng()), releases
     )
 
 

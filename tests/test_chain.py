@@ -27,7 +27,7 @@ from geodp import (
 )
 from geodp.arithmetic.entropy import NotPrivate
 from geodp.auditing.bounds import least_epsilon
-from geodp.finding import enough_records, plan_search
+from geodp.programs.ball import enough_records, plan_search
 from geodp.inputs import Array
 from geodp.records import dataset
 

@@ -34,7 +34,7 @@ from geodp import SPD, Ball, Ledger, Manifold, Release, Rotations, Sphere, priva
 from geodp.cli import app
 from geodp.cli.common import DEFAULT_LEDGER
 from geodp.cli.options import MANIFOLDS
-from geodp.finding import BallRelease
+from geodp.programs.ball import BallRelease
 from geodp.inputs import Array
 from geodp.manifolds.registry import registered
 

@@ -37,14 +37,14 @@ from geodp import (
     sensitivity,
 )
 from geodp.arithmetic.entropy import NotPrivate
-from geodp.finding import BallRelease
+from geodp.programs.ball import BallRelease
 from geodp.inputs import Array
 from geodp.privacy.neighbours import KNOWN, why_not
 from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
 from geodp.privacy.splitting import half, set_aside
 from geodp.records.persons import Persons, StreamPersons, open_persons
 from geodp.statistics.counts import Coverage, NormalCoordinates, TangentMean, beyond, histograms
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 
 BALLS = [
     Ball(SPD(2), np.eye(2), 1.0),
@@ -83,7 +83,7 @@ def test_the_mean_of_persons_is_the_mean_of_their_means(ball: Ball) -> None:
     """The oracle solves for one person after the other."""
     rng = np.random.default_rng(5)
     x, ids = records_in(ball, 200, rng), rng.integers(0, 60, 200)
-    statistic = FrechetMean(ball, persons=True)
+    statistic = Mean(ball, persons=True)
     persons = open_persons(x, ids, ball.manifold)
     points = np.array([frechet_mean(x[ids == person], ball).point for person in np.unique(ids)])
     assert persons.count == len(points)
@@ -109,7 +109,7 @@ def test_all_sources_say_the_same_about_persons(ball: Ball) -> None:
     first = sources[0]
     n, keep = first.count, np.array([0, 3, 4, 11])
     some = np.isin(ids, np.unique(ids)[keep])
-    for statistic in (FrechetMean(ball, persons=True), TangentMean(ball), Coverage(ball)):
+    for statistic in (Mean(ball, persons=True), TangentMean(ball), Coverage(ball)):
         whole = statistic.compute(first, n)
         part = statistic.compute(open_persons(x[some], ids[some], ball.manifold), 4)
         for source in sources[:4]:
@@ -140,7 +140,7 @@ def test_no_person_moves_the_mean_farther_than_one_record_could(ball: Ball) -> N
     """However many records it has. Moving all of them from one side to the other reaches 90% of the bound in flat space."""
     rng = np.random.default_rng(8)
     n, bound = 10, sensitivity(ball, 10)
-    statistic = FrechetMean(ball, persons=True)
+    statistic = Mean(ball, persons=True)
     farthest = 0.0
     for trial in range(12):
         rest = records_in(ball, 30, rng, 0.05 if trial < 4 else 1.0)

@@ -40,7 +40,7 @@ from geodp import (
 )
 from geodp.arithmetic.choosing import choose, choose_among_many
 from geodp.arithmetic.entropy import NotPrivate
-from geodp.finding import BallRelease, _possible_radii, cubes_for, median_scores, plan_search
+from geodp.programs.ball import BallRelease, _possible_radii, cubes_for, median_scores, plan_search
 from geodp.inputs import Array
 from geodp.measurement import Measurement
 from geodp.noise.selection import Selection
@@ -49,9 +49,9 @@ from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
 from geodp.privacy.splitting import split
 from geodp.records.dataset import Dataset
 from geodp.records.sums import rows_over
-from geodp.statistics.cells import Cube, Cubes, Scored, weight
+from geodp.programs.cells import Cube, Cubes, Scored, weight
 from geodp.statistics.counts import Coverage, NormalCoordinates, TangentMean, beyond, histograms
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 from geodp.statistics.projected import ProjectedMean, embedding_of
 from geodp.testing import random_points
 
@@ -537,8 +537,8 @@ def best_ball_error(manifold: Manifold, x: Array, mean: Array, seed: int) -> flo
     errors = []
     for q in (0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0):
         ball = Ball(manifold, mean, float(np.quantile(distance, q)) * 1.0001)
-        noise = Measurement(FrechetMean(ball), len(x), PureDP(1.0)).noise
-        draws = noise.simulate(FrechetMean(ball).compute(x, len(x)), 200, rng)
+        noise = Measurement(Mean(ball), len(x), PureDP(1.0)).noise
+        draws = noise.simulate(Mean(ball).compute(x, len(x)), 200, rng)
         errors.append(float(np.median(manifold.dist(mean, draws))))
     return min(errors)
 

@@ -35,7 +35,7 @@ from geodp import (
     private_variance,
 )
 from geodp.cli import app
-from geodp.finding import BallRelease, private_ball
+from geodp.programs.ball import BallRelease, private_ball
 from geodp.privacy.ledger import Charge
 
 NORTH = np.tile([0.0, 0.0, 1.0], (500, 1))

@@ -28,14 +28,14 @@ from geodp import SPD, Ball, Euclidean, GroupedRelease, Ledger, Manifold, Rotati
 from geodp.auditing.bounds import least_epsilon
 from geodp.cli import app
 from geodp.estimator import PrivateFrechetMean, PrivateKMeans, PrivateMDM, PrivateTangentSpace
-from geodp.finding import BallRelease
+from geodp.programs.ball import BallRelease
 from geodp.inputs import Array
-from geodp.kmeans import KMeansRelease, private_kmeans
+from geodp.programs.kmeans import KMeansRelease, private_kmeans
 from geodp.measurement import Measurement
 from geodp.noise.mechanism import Mechanism
 from geodp.privacy.notions import PureDP
 from geodp.records.dataset import Dataset
-from geodp.statistics.clusters import ClusterSums
+from geodp.programs.clusters import ClusterSums
 
 #: So much that the noise is far below every tolerance here.
 ALL = 1e12

@@ -201,7 +201,7 @@ DRAWS = ["release._drawn", "laws.exact.sample", "mechanisms.tangent.TangentMecha
 @pytest.mark.parametrize(
     ("place", "kind"),
     [
-        ("statistics.mean.FrechetMean.compute", RuntimeError),
+        ("statistics.mean.Mean.compute", RuntimeError),
         *((place, kind) for place in DRAWS for kind in (RuntimeError, ValueError)),
     ],
 )

@@ -36,7 +36,8 @@ from geodp.files import read_records
 from geodp.inputs import Array
 from geodp.noise import exact
 from geodp.privacy.notions import PureDP
-from geodp.statistics.mean import FrechetMean, default_tolerance
+from geodp.statistics.frechet import Mean
+from geodp.solver.mean import default_tolerance
 
 #: Chance that a statistical test below rejects a correct program, were its seed drawn afresh.
 LEVEL = 1e-4
@@ -73,7 +74,7 @@ def test_a_receipt_is_a_function_of_the_value_and_of_public_parameters(manifold:
         value=release.value,
         privacy=PureDP(epsilon),
         noise=public.noise,
-        statistic=FrechetMean(ball),
+        statistic=Mean(ball),
         n=30,
         sensitivity=public.sensitivity,
         tolerance=public.tolerance,
@@ -390,7 +391,7 @@ def test_a_public_number_that_is_none_is_one_sentence(number: Any) -> None:
 def test_a_number_of_records_past_64_bits_is_one_sentence(n: int) -> None:
     """Found by the long fuzzing: a plan of a chain and of a search multiplied it with a float."""
     from geodp import audit, plan, plan_chain, sensitivity
-    from geodp.finding import plan_search
+    from geodp.programs.ball import plan_search
 
     ball = ball_of(Sphere(2))
     for way in (

@@ -142,7 +142,7 @@ def test_linear_algebra_that_gives_up_is_not_quoted(monkeypatch: pytest.MonkeyPa
     def give_up(*_: object) -> None:
         raise np.linalg.LinAlgError("record 8675309 is singular")
 
-    monkeypatch.setattr("geodp.statistics.mean.FrechetMean.compute", give_up)
+    monkeypatch.setattr("geodp.solver.mean.Mean.compute", give_up)
     with pytest.raises(RuntimeError, match="LinAlgError") as caught:
         private_mean(np.tile(np.eye(2), (50, 1, 1)), Ball(SPD(2), np.eye(2), 1.0), epsilon=1.0)
     assert "8675309" not in str(caught.value)
@@ -204,14 +204,14 @@ def test_a_process_that_was_forked_does_not_delete_the_budget_of_a_session(tmp_p
 
 def test_clusters_far_from_the_origin_are_found_and_the_search_for_centres_ends() -> None:
     """Times in milliseconds: no float is within a thousandth of the centre, and the loop went on for ever, after the charge."""
-    from geodp.kmeans import private_kmeans
+    from geodp.programs.kmeans import private_kmeans
 
     ball = Ball(geodp.Euclidean(1), [1.7e12], 1e10)
     assert private_kmeans(np.full((50, 1), 1.7e12), ball, 2, epsilon=1.0).centers.shape == (2, 1)
 
 
 def test_records_at_the_only_centre_are_counted() -> None:
-    from geodp.kmeans import private_kmeans
+    from geodp.programs.kmeans import private_kmeans
 
     found = private_kmeans(np.zeros((10_000, 1)), Ball(geodp.Euclidean(1), [0.0], 1.0), 1, epsilon=10.0, rounds=1)
     assert abs(found.counts[0] - 10_000) < 100  # noise of a few records
@@ -227,7 +227,7 @@ def test_a_text_with_an_odd_kind_is_no_receipt() -> None:
 @pytest.mark.parametrize("manifold", [geodp.Euclidean(2), SPD(3), Hyperbolic(3), geodp.Sphere(2), Rotations(3)], ids=repr)
 def test_a_search_draws_the_noise_that_it_is_charged_for(manifold: Any) -> None:
     """Near a tie of two laws the one that was drawn was not the one on the receipt, and a pure budget took Gaussian noise."""
-    from geodp.finding import plan_search, step_noise
+    from geodp.programs.ball import plan_search, step_noise
     from geodp.statistics.counts import TangentMean
     from geodp.statistics.projected import ProjectedMean
 

@@ -51,7 +51,7 @@ from geodp.files import FileError
 from geodp.inputs import Array
 from geodp.noise import exact
 from geodp.privacy.ledger import BudgetExhausted, LedgerError
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 
 N = 50
 
@@ -593,7 +593,7 @@ def test_project_is_true_false_or_none(project: Any, ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("project", [True, False, None])
 def test_every_error_comes_before_the_records_are_read(project: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FrechetMean, "compute", lambda *_, **__: pytest.fail("the records were read"))
+    monkeypatch.setattr(Mean, "compute", lambda *_, **__: pytest.fail("the records were read"))
     for x, ball, epsilon, kind, _ in (BAD[name] for name in ("epsilon 0", "no records", "wrong width", "no law")):
         with pytest.raises(kind):
             private_mean(x, ball, epsilon, project=project, mechanism="intrinsic")
@@ -709,7 +709,7 @@ def test_a_failing_mean_charges_nothing(ledger: Ledger, monkeypatch: pytest.Monk
     def crash(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(FrechetMean, "compute", crash)
+    monkeypatch.setattr(Mean, "compute", crash)
     with pytest.raises(RuntimeError, match="failed with MemoryError"):
         private_mean(NORTH, SPHERE, 1.0, ledger=ledger, dataset="d")
     assert ledger.spent("d") == 0
@@ -764,13 +764,13 @@ def test_the_ledger_is_looked_at_before_the_long_work_and_again_after_it(ledger:
     assert read == [N], "counted once, for the noise and so its cost depend on the number of records, and not even that for 'e'"
 
     # somebody spends what is left while the mean is computed: the charge, which is atomic, still says no
-    compute = FrechetMean.compute
+    compute = Mean.compute
 
     def meanwhile(*given: Any) -> Array:
         ledger.charge("d", "0.5", what="mean")
         return compute(*given)
 
-    monkeypatch.setattr(FrechetMean, "compute", meanwhile)
+    monkeypatch.setattr(Mean, "compute", meanwhile)
     monkeypatch.setattr(exact, "sample", lambda *_, **__: pytest.fail("noise was drawn"))
     with pytest.raises(BudgetExhausted, match="has 0 of 3 left"):
         private_mean(stream, SPHERE, 0.5, ledger=ledger, dataset="d")

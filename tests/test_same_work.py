@@ -29,7 +29,8 @@ from geodp.records import chunks
 from geodp.records.persons import open_persons
 from geodp.solver import passes
 from geodp.solver import records as pass_records
-from geodp.statistics.mean import FrechetMean, least_passes
+from geodp.statistics.frechet import Mean
+from geodp.solver.mean import least_passes
 from geodp.statistics.spread import FrechetVariance
 
 CHANGED = "^the records changed between two passes: give records that are the same every time they are read$"
@@ -153,7 +154,7 @@ def test_data_that_need_fewer_passes_get_as_many_as_others(manifold: Manifold) -
 
     def made(x: Array) -> int:
         seen = [0]
-        FrechetMean(ball).compute(x, len(x), lambda iteration, *_: seen.append(iteration))
+        Mean(ball).compute(x, len(x), lambda iteration, *_: seen.append(iteration))
         return seen[-1]
 
     least = least_passes(ball, passes.best_evaluator(manifold, 40).hessian)
@@ -389,14 +390,14 @@ def test_whoever_writes_to_the_records_after_the_mean_moves_no_variance(
 ) -> None:
     ball = ball_of(Euclidean(1), 1.0)
     stored = source_of(kind, np.full((100, 1), 1.0), tmp_path, monkeypatch)
-    solve = FrechetMean.solve
+    solve = Mean.solve
 
     def solve_and_write(*arguments: Any) -> Array:
         found = solve(*arguments)
         stored[:] = -1.0
         return found
 
-    monkeypatch.setattr(FrechetMean, "solve", solve_and_write)
+    monkeypatch.setattr(Mean, "solve", solve_and_write)
     if kind == "array":
         assert FrechetVariance(ball).compute(stored, 100) == 0.0
     else:

@@ -18,7 +18,7 @@ import pytest
 
 import geodp
 from geodp import SPD, Ball, Dataset, Ledger, Session, Sphere
-from geodp.finding import BallRelease
+from geodp.programs.ball import BallRelease
 from geodp.privacy.ledger import BudgetExhausted, LedgerError
 
 NORTH = Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5)

@@ -22,7 +22,7 @@ from geodp.noise import exact
 from geodp.noise.flat import Family
 from geodp.noise.tangent import TangentMechanism, stretch_of_log, tangent_cost
 from geodp.privacy.notions import PureDP
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 
 FAMILIES: tuple[Family, ...] = ("laplace", "gaussian")
 every_family = pytest.mark.parametrize("family", FAMILIES)
@@ -282,7 +282,7 @@ def test_without_positive_curvature_logarithms_never_take_points_apart(manifold:
 
 def rounding_allowed(ball: Ball) -> float:
     """What a measurement adds to the distance of coordinates for the rounding of either."""
-    hidden = Measurement(FrechetMean(ball), 50, PureDP(1.0)).hidden
+    hidden = Measurement(Mean(ball), 50, PureDP(1.0)).hidden
     assert hidden.tangent_sensitivity is not None
     return 0.5 * (hidden.tangent_sensitivity - min(stretch_of_log(ball) * hidden.sensitivity, 2.0 * ball.reach))
 

@@ -21,7 +21,7 @@ from sphinx.application import Sphinx
 
 import geodp
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, SPDLogEuclidean, Sphere
-from geodp.chain import plan_chain
+from geodp.programs.chain import plan_chain
 from geodp.noise import exact
 from geodp.noise.choice import Candidate, Hidden, Unsuitable, candidates
 from geodp.noise.intrinsic import intrinsic_cost
@@ -29,7 +29,7 @@ from geodp.noise.tangent import tangent_cost
 from geodp.noise.volume import mean_volume
 from geodp.planning import QUANTILES
 from geodp.privacy.notions import privacy_of
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 
 #: The manifolds that the page offers, with examples of records.
 MANIFOLDS: dict[Manifold, str] = {
@@ -103,7 +103,7 @@ def table(manifold: Manifold, name: str) -> dict[str, Any]:
 
     def log_rounding(radius: float) -> Values:
         ball = Ball(manifold, manifold.origin, radius)
-        return np.log([FrechetMean(ball).tolerance, 16.0 * manifold.log_rounding(ball.center, ball.reach)])
+        return np.log([Mean(ball).tolerance, 16.0 * manifold.log_rounding(ball.center, ball.reach)])
 
     return {
         "name": repr(manifold),

@@ -22,9 +22,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from matplotlib.figure import Figure
 
-from geodp.chain import ChainPlan
 from geodp.files.writing import write_whole
-from geodp.finding import BallRelease
 from geodp.inputs import Array
 from geodp.manifolds import SPD, Manifold, PlanarShapes, SPDLogEuclidean, Sphere
 from geodp.manifolds.ball import Ball
@@ -34,11 +32,14 @@ from geodp.planning import Plan, plan
 from geodp.privacy.ledger import Budget, Ledger
 from geodp.privacy.notions import Privacy
 from geodp.privacy.risk import Risk
+from geodp.programs.ball import BallRelease
+from geodp.programs.chain import ChainPlan
 from geodp.receipt import SIMULATION, CoverageRelease, GroupedRelease, Release
 from geodp.regions import Comparison, ConfidenceRegion
 from geodp.session import Session
 from geodp.showing import picture_kind
-from geodp.spread import Components, CovarianceRelease, VarianceRelease
+from geodp.statistics.covariance import Components, CovarianceRelease
+from geodp.statistics.variance import VarianceRelease
 
 if TYPE_CHECKING:
     from geodp.auditing import AuditResult
@@ -129,7 +130,7 @@ def _(chain: ChainPlan) -> Figure:
 
 
 def _error_against_n(ball: Ball, privacy: Privacy, around: int, notation: Notation) -> Figure:
-    """Expected error against the number of records: the release, every mechanism by itself, the paper's bound, ambient noise."""
+    """Expected error against the number of records."""
     counts = np.unique(np.geomspace(max(around / 30.0, 5.0), around * 30.0, 13).astype(int))
     found: list[Any] = []
     for n in counts:
@@ -139,12 +140,9 @@ def _error_against_n(ball: Ball, privacy: Privacy, around: int, notation: Notati
             continue
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    curves = [("this release", "expected_error", BLUE, "-"), ("bound of Reimherr et al. (2021)", "paper_error", ORANGE, "--")]
-    curves.append(("ambient noise (Euclidean)", "ambient_error", GREY, ":"))
-    for label, name, colour, line in curves:
-        points = [(p.n, getattr(p, name)) for p in found if getattr(p, name) is not None]
-        if points:
-            axes.loglog(*zip(*points, strict=True), line, color=colour, label=label, linewidth=2)
+    axes.loglog(
+        [each.n for each in found], [each.expected_error for each in found], color=BLUE, label="this release", linewidth=2
+    )
     axes.axvline(around, color="black", linewidth=0.8)
     axes.axhline(ball.radius, color=GREEN, linewidth=1, label=f"radius of the ball: {notation.length(ball.radius)}")
     axes.set(xlabel="number of records", ylabel="expected error", title=f"{ball.manifold}, radius {ball.radius:g}, {privacy}")
@@ -214,7 +212,7 @@ def trade_off(risks: dict[str, Risk], path: Path) -> None:
 
 
 def principal_geodesics(components: Components, path: Path, count: int = 3) -> None:
-    """Draw :meth:`geodp.spread.Components.plot` into a file, for the first ``count`` components."""
+    """Draw :meth:`geodp.statistics.covariance.Components.plot` into a file, for the first ``count`` components."""
     _save(_geodesics(components, count), path)
 
 

@@ -22,14 +22,14 @@ from geodp.fields import plain, read
 from geodp.inputs import Array, is_line
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.notation import Notation
+from geodp.manifolds.notation import Notation, in_layout
 from geodp.noise.mechanism import Mechanism, Noise
 from geodp.privacy.cost import Cost
 from geodp.privacy.neighbours import Unit
 from geodp.privacy.notions import Privacy
 from geodp.request import Flow, Plan, Request, Resize, Statistic, cost_of_groups
 from geodp.showing import Row, Shown, as_text, table_html
-from geodp.verdict import SAYS_NOTHING, against_spread, verdict
+from geodp.verdict import SAYS_NOTHING, against_spread, says_nothing, verdict
 
 EXACT = "exact"
 SIMULATED = "simulated"
@@ -640,7 +640,7 @@ def first_difference(derived: Any, stored: Any, name: str = "") -> str | None:
     if isinstance(derived, dict) and isinstance(stored, dict):
         for key in [*derived, *stored]:
             if key not in derived or key not in stored:
-                return (key if key in derived else "further field") if not name else name
+                return name or (key if key in derived else "further field")
             if first_difference(derived[key], stored[key], name or key) is not None:
                 return name or key
         return None
@@ -674,22 +674,6 @@ def about_ball(ball: Ball | None, notation: Notation) -> list[Row]:
     origin = " (the origin)" if np.array_equal(ball.center, ball.manifold.origin) else ""
     center = notation.point(ball.center) or np.array2string(ball.center, precision=6, suppress_small=True, separator=", ")
     return [("radius", f"{notation.length(ball.radius, 6)}, of the public ball"), ("center", f"{center}{origin}")]
-
-
-def in_layout(notation: Notation, points: dict[str, Array], lengths: dict[str, float]) -> dict[str, Any]:
-    """Points in the layout of the records, and lengths in units, for JSON. Left out if there is no layout or no unit."""
-    about: dict[str, Any] = {}
-    if notation.layout is not None:
-        cells = {name: notation.cells(point) for name, point in points.items()}
-        about["layout"] = {**(notation.to_dict() or {}), **cells}
-    if notation.units:
-        about["in_units"] = {name: notation.lengths(length) for name, length in lengths.items()}
-    return about
-
-
-def says_nothing(noise: Mechanism, ball: Ball | None) -> bool:
-    """Whether a release with this noise would say no more than the public centre of the ball."""
-    return ball is not None and noise.expected_error() > ball.radius
 
 
 def cost_in_words(cost: Cost) -> str:

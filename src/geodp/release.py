@@ -124,6 +124,17 @@ def release(statistic: Statistic, x: Any, epsilon: float | None, options: Mappin
     return run(Request(statistic, privacy, **noise, **more, **protection(data)), data, account, simulate, progress)
 
 
+def release_of(
+    request: Request, x: Any, ledger: Any = None, dataset: Any = None, simulate: Any = None, progress: Any = None, **who: Any
+) -> Any:
+    """:meth:`geodp.Request.release`."""
+    data = Dataset.of(x, cast(DatasetOptions, who))
+    for name, given in protection(data).items():
+        if given != (asked := getattr(request, name)):
+            raise ValueError(f"the request is made with {name}={asked!r}, but the data say {given!r}: make both the same")
+    return run(request, data, Account.of(ledger, dataset, simulate), simulate, progress)
+
+
 def protection(data: Dataset) -> dict[str, Any]:
     """Whom releases of these data protect, as a request says it."""
     unit: Unit = "record" if data.unit is None else "person"
@@ -254,7 +265,7 @@ class Given(NamedTuple):
 
 
 def _groups(members: Members) -> dict[Any, tuple[Members, int]]:
-    """The members of each group and their number. A public group without any gets one invalid member: its release says nothing."""
+    """The members of each group, and their number. A public group without any gets one invalid member, and says nothing."""
     padding = 1 if members.dataset.labels == "public" else 0
     return {name: (members.select(keep, 0 if len(keep) else padding), len(keep)) for name, keep in members.groups().items()}
 

@@ -20,6 +20,7 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict, final, get_args
 
 import numpy as np
@@ -27,10 +28,12 @@ import numpy as np
 from geodp.inputs import Array, describe, is_line, real_number, whole_number
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
+from geodp.manifolds.notation import Notation
 from geodp.noise.choice import Candidate, MechanismName, SensitivityBound, candidates, check_names, choose, usable
 from geodp.noise.flat import Family
 from geodp.noise.mechanism import Mechanism, Noise
 from geodp.noise.tangent import stretch_of_log
+from geodp.plans import Option, ShownPlan
 from geodp.privacy.cost import Cost, compose, cost_of
 from geodp.privacy.neighbours import Neighbours, Unit
 from geodp.privacy.notions import Privacy, privacy_of
@@ -348,6 +351,11 @@ class Request:
                 if least > _MOST_LEAST:
                     raise
 
+    def release(self, x: Any, **options: Any) -> Any:
+        """The release of records ``x``, or of a :class:`geodp.Dataset`; ``options`` are a ``ledger`` and a ``dataset`` in it or a
+        generator to ``simulate`` with, ``progress``, and whose the records are."""
+        return import_module("geodp.release").release_of(self, x, **options)
+
     # ------------------------------------------------------------------ flows
 
     def flow(self, n: int) -> Flow:
@@ -391,7 +399,7 @@ def cost_of_groups(costs: list[Cost], request: Request) -> Cost:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ShownPlan):
     r"""A request about ``n`` members: its noise, its cost and its error, from public numbers alone.
 
     *Neighbours*: data sets whose exact values are at most ``sensitivity`` apart, and so their computed values at most
@@ -405,6 +413,10 @@ class Plan:
 
     request: Request
     n: int
+    #: How points and lengths are written.
+    written: Notation | None = None
+    #: So many such releases are planned, if more than one.
+    releases: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", whole_number(self.n, 1, "the number of records n"))
@@ -462,6 +474,15 @@ class Plan:
     def candidates(self) -> list[Candidate]:
         """All mechanisms. Those that cannot be used have a reason."""
         return candidates(self.bound, self.privacy, self.request.project)
+
+    @cached_property
+    def options(self) -> tuple[Option, ...]:
+        """All mechanisms with their errors and costs."""
+        return tuple(map(Option.of, self.candidates()))
+
+    @property
+    def notation(self) -> Notation:
+        return self.written or Notation(self.request.manifold)
 
     def flow(self) -> Flow:
         """A coverage if there is one, and the value, in one batch."""

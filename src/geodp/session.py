@@ -16,14 +16,14 @@ from typing import Any, NoReturn, Self, Unpack, final
 
 from numpy.typing import ArrayLike
 
-from geodp.chain import ChainPlan, plan_chain
-from geodp.finding import BallRelease, private_ball
-from geodp.kmeans import KMeansRelease
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.planning import Plan, plan
 from geodp.privacy.amounts import Number
 from geodp.privacy.ledger import Budget, Charge, EpsilonDelta, Ledger
+from geodp.programs.ball import BallRelease, private_ball
+from geodp.programs.chain import ChainPlan, plan_chain
+from geodp.programs.kmeans import KMeansRelease
 from geodp.receipt import GroupedRelease, Release
 from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import (

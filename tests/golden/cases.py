@@ -251,7 +251,7 @@ add("session groups add-remove", chain(many_spd, spd, 30.0, EPSILON, by=persons(
 
 
 def kmeans(*data: Any, **options: Any) -> Any:
-    place = geodp if hasattr(geodp, "private_kmeans") else import_module("geodp.kmeans")
+    place = geodp if hasattr(geodp, "private_kmeans") else import_module("geodp.programs.kmeans")
     return place.private_kmeans(*data, **options)
 
 

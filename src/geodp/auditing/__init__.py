@@ -42,13 +42,13 @@ from geodp.auditing.pairs import checked_pair, worst_case_pair
 from geodp.auditing.search import Counted, Progress, Runs, Search
 from geodp.inputs import Array, whole_number
 from geodp.manifolds.ball import Ball, checked_ball
-from geodp.measurement import Measurement
 from geodp.noise.choice import MechanismName
 from geodp.noise.flat import Family
 from geodp.privacy.notions import Privacy, PureDP, privacy_of
 from geodp.progress import progress_bar
 from geodp.records.chunks import cores
-from geodp.statistics.mean import FrechetMean
+from geodp.request import Plan, Request
+from geodp.statistics.frechet import Mean
 from geodp.statistics.sensitivity import Bound
 
 __all__ = ["AuditResult", "Finding", "MeanMechanism", "Mechanism", "audit", "worst_case_pair"]
@@ -115,7 +115,7 @@ class AuditResult:
     AUDIT: consistent with the claim
     """
 
-    measurement: Measurement
+    plan: Plan
     findings: tuple[Finding, Finding]
     confidence: float
     draws: int
@@ -130,7 +130,7 @@ class AuditResult:
     @property
     def privacy(self) -> Privacy:
         """The claim."""
-        return self.measurement.privacy
+        return self.plan.privacy
 
     @property
     def epsilon(self) -> float | None:
@@ -139,21 +139,21 @@ class AuditResult:
 
     @property
     def ball(self) -> Ball:
-        ball = self.measurement.statistic.ball
+        ball = self.plan.statistic.hull
         assert ball is not None
         return ball
 
     @property
     def n(self) -> int:
-        return self.measurement.n
+        return self.plan.n
 
     @property
     def sensitivity(self) -> float:
-        return self.measurement.sensitivity
+        return self.plan.sensitivity
 
     @property
     def scale(self) -> float:
-        return self.measurement.noise.scale
+        return self.plan.noise.scale
 
     @property
     def number(self) -> str:
@@ -213,8 +213,8 @@ class AuditResult:
                 "center": self.ball.center.tolist(),
                 "radius": self.ball.radius,
                 "n": self.n,
-                "mechanism": self.measurement.noise.name,
-                "bound": self.measurement.statistic.bound if isinstance(self.measurement.statistic, FrechetMean) else None,
+                "mechanism": self.plan.noise.name,
+                "bound": getattr(self.plan.statistic, "bound", None),
                 "sensitivity": self.sensitivity,
                 "scale": self.scale,
                 "pair": "given" if self.own_pair else "worst case",
@@ -233,7 +233,7 @@ class AuditResult:
         lines = [
             ("claim", f"{self.privacy}, {self.ball.manifold}, radius {self.ball.radius:g}, n = {self.n}"),
             ("found", f"{self._found(self.lower)} (confidence {self.confidence:g})"),
-            ("noise", f"{self.measurement.noise.name}, scale {self.scale:.4g}"),
+            ("noise", f"{self.plan.noise.name}, scale {self.scale:.4g}"),
             ("mechanism", _PATHS.get(self.path, self.path)),
             ("neighbours", "the two data sets given" if self.own_pair else "a worst case for this ball"),
             ("", f"their means are {self.distance:.4g} apart, {share:.1f}% of the sensitivity"),
@@ -324,24 +324,24 @@ def audit(
     privacy = PureDP(1.0) if (epsilon, delta, rho, mu) == (None,) * 4 else privacy_of(epsilon, delta, rho, mu)
     given = mechanism if callable(mechanism) else None
     name: MechanismName = "auto" if callable(mechanism) else mechanism
-    records, measurement = _claim(FrechetMean(checked_ball(ball), bound), n, privacy, pair, name, law)
+    records, plan = _claim(Mean(checked_ball(ball), bound), n, privacy, pair, name, law)
     budget = _budget(draws, path, confidence)
     kinds = _kinds(events, path, given)
     seeds = np.random.SeedSequence(None if seed is None else whole_number(seed, 0, "the seed", most=math.inf))
-    audited = given or MeanMechanism(measurement, path, seed is not None)
+    audited = given or MeanMechanism(plan, path, seed is not None)
     workers = _workers(processes) if given is None and path != "float" else 1
-    means = _means(records, measurement)
+    means = _means(records, plan)
     distance = float(ball.manifold.raw_dist(*means))
     number, _, least = lower_bound(privacy)
     # threads in the linear algebra library cost more than they gain on arrays of small matrices
     with threadpool_limits(1, "blas"), runner(audited, records, workers) as run, _told(progress) as told:
         runs = Runs(run, budget // 2, seeds, told, ball.manifold.point_shape)
-        search = Search(ball, means, measurement.noise, kinds, least, steps=number == "rho")
+        search = Search(ball, means, plan.noise, kinds, least, steps=number == "rho")
         loss = search.explore(runs)
         first, second = search.count(runs)
     edges = _edges(loss)
     return AuditResult(
-        measurement=measurement,
+        plan=plan,
         findings=(
             Finding.of("first/second", first, runs.half, confidence, privacy),
             Finding.of("second/first", second, runs.half, confidence, privacy),
@@ -371,26 +371,26 @@ def _told(progress: Progress | bool | None) -> Iterator[Progress | None]:
 
 
 def _claim(
-    statistic: FrechetMean,
+    statistic: Mean,
     n: int | None,
     privacy: Privacy,
     pair: tuple[ArrayLike, ArrayLike] | None,
     mechanism: MechanismName,
     law: Family | None,
-) -> tuple[tuple[Array, Array], Measurement]:
+) -> tuple[tuple[Array, Array], Plan]:
     manifold = statistic.codomain
     if pair is None:
         if n is None:
             raise ValueError("an audit needs the number of records n, or a pair of neighbouring data sets")
-        measurement = Measurement(statistic, n, privacy, mechanism, law)
+        plan = Request(statistic, privacy, mechanism=mechanism, law=law).plan(n)
         most = _MOST_NUMBERS // math.prod(manifold.point_shape)
         if n > most:
             raise ValueError(f"n is {n}, but worst-case data sets of more than {most} records would not fit in memory")
-        return worst_case_pair(statistic.ball, n), measurement
+        return worst_case_pair(statistic.ball, n), plan
     records = checked_pair(pair, manifold)
     if n is not None and n != len(records[0]):
         raise ValueError(f"n is {n} but the data sets hold {len(records[0])} records: leave n out")
-    return records, Measurement(statistic, len(records[0]), privacy, mechanism, law)
+    return records, Request(statistic, privacy, mechanism=mechanism, law=law).plan(len(records[0]))
 
 
 def _budget(draws: int | None, path: DrawPath, confidence: float) -> int:
@@ -419,9 +419,9 @@ def _workers(processes: int | None) -> int:
     return cores() if processes is None else whole_number(processes, 1, "the number of processes")
 
 
-def _means(records: tuple[Array, Array], measurement: Measurement) -> tuple[Array, Array]:
-    assert isinstance(measurement.statistic, FrechetMean)
-    first, second = (measurement.statistic.compute(x, measurement.n) for x in records)
+def _means(records: tuple[Array, Array], plan: Plan) -> tuple[Array, Array]:
+    assert isinstance(plan.statistic, Mean)
+    first, second = (plan.statistic.compute(x, plan.n) for x in records)
     return first, second
 
 

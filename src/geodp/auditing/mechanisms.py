@@ -17,11 +17,9 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 
 from geodp.inputs import Array
-from geodp.measurement import Measurement
 from geodp.noise import exact
-from geodp.release import private_mean
+from geodp.request import Plan
 from geodp.solver.compiling import reproducible
-from geodp.statistics.mean import FrechetMean
 
 DrawPath = Literal["float", "exact", "release"]
 
@@ -37,7 +35,7 @@ class MeanMechanism:
     ``path="release"`` calls it for each draw. The other two compute the mean of the clipped records once for many draws. *That is
     the same law.* A release is ``draw(mean(clip(x)), bits)``. The mean takes no random input and is the same each time
     it is computed, so releases on one ``x`` are independent draws with one centre, whether the centre was computed once or
-    every time. The audit calls the same parts as the release: the statistic and the mechanism of the measurement.
+    every time. The audit calls the same parts as the release: the statistic and the mechanism of the plan.
 
     ``"exact"`` draws with :mod:`geodp.noise.exact`, as a release does; ``"float"`` with the vectorised floating-point
     simulator of the same law, thousands of times faster, which ``private_mean(simulate=...)`` uses.
@@ -46,14 +44,14 @@ class MeanMechanism:
     the operating system.
     """
 
-    measurement: Measurement
+    plan: Plan
     path: DrawPath = "float"
     seeded: bool = False
     #: The most recent data sets and their means.
     _known: list[tuple[Array, Array]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __call__(self, x: Array, size: int, rng: np.random.Generator) -> Array:
-        made = self.measurement
+        made = self.plan
         if self.path == "float":
             return made.noise.simulate(self._mean(x), size, rng)
         out = np.empty((size, *made.noise.manifold.point_shape))
@@ -67,23 +65,15 @@ class MeanMechanism:
         return out
 
     def _release(self, x: Array) -> Array:
-        made, mean = self.measurement, self._statistic
-        asked = made.privacy.parameters()
-        return private_mean(
-            x, mean.ball, **asked, mechanism=made.mechanism, law=made.law, bound=mean.bound, project=made.project
-        ).value
-
-    @property
-    def _statistic(self) -> FrechetMean:
-        assert isinstance(self.measurement.statistic, FrechetMean)
-        return self.measurement.statistic
+        found: Array = self.plan.request.release(x).value
+        return found
 
     def _mean(self, x: Array) -> Array:
         for known, mean in self._known:
             if np.array_equal(known, x, equal_nan=True):
                 return mean
         with reproducible():
-            mean = self._statistic.compute(x, self.measurement.n)
+            mean: Array = self.plan.statistic.compute(x, self.plan.n)
         self._known[:] = [*self._known[-1:], (x.copy(), mean)]
         return mean
 

@@ -154,7 +154,7 @@ def place_of(found: Path | None, manifold: str | None, center: str, radius: floa
         return Place(parse_manifold(manifold), center, radius)
     if manifold is not None or radius is not None or center != "origin":
         raise ValueError("--ball says where the records are: leave out --manifold, --radius and --center")
-    from geodp.finding import BallRelease
+    from geodp.programs.ball import BallRelease
 
     try:
         ball = BallRelease.from_json(found.read_text(encoding="utf-8")).ball

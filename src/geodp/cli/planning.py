@@ -90,7 +90,7 @@ def plan_command(
                 raise ValueError(
                     f"--spread goes with --records and the privacy{', not with ' if unused else ''}{', '.join(unused)}"
                 )
-            from geodp.chain import plan_chain
+            from geodp.programs.chain import plan_chain
 
             outer: Any = space
             spoken = None if layout == "auto" else layout

@@ -163,7 +163,7 @@ def ball(
     """
     with one_sentence():
         from geodp.files import parse_manifold
-        from geodp.finding import private_ball
+        from geodp.programs.ball import private_ball
 
         space = parse_manifold(manifold)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
@@ -295,13 +295,13 @@ def demo(
         import numpy as np
 
         from geodp import data
-        from geodp.finding import private_ball
         from geodp.manifolds import SPD
         from geodp.manifolds.ball import Ball
         from geodp.plots import Picture, before_and_after
         from geodp.privacy.ledger import Ledger
+        from geodp.programs.ball import private_ball
         from geodp.release import private_mean
-        from geodp.statistics.mean import frechet_mean
+        from geodp.solver.mean import frechet_mean
 
         x = data.load("dti_tensors")
         directory.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from geodp.privacy.splitting import split
 from geodp.records.dataset import Dataset, Labels, Members
 from geodp.records.persons import check_length, key_of, whole
 from geodp.release import Order, private_mean, private_projected_mean
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 from geodp.statistics.projected import ProjectedMean
 
 #: Whether a person's records are all of one class, or may be of any.
@@ -174,7 +174,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
 
     def _order(self, place: Ball | Manifold, part: Privacy, persons: bool) -> Order:
         if isinstance(place, Ball):
-            return Order(FrechetMean(place, persons=persons), part, self.mechanism, self.law)
+            return Order(Mean(place, persons=persons), part, self.mechanism, self.law)
         if self.mechanism != "auto" or self.law is not None:
             raise ValueError("projected means, without a ball, have a noise of their own: leave out mechanism and law")
         return Order(ProjectedMean(place), part)

@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from geodp.estimator.common import Fit, PrivateEstimator, distances, needed_ball, read_records, read_unit, refuse_unless_asked
 from geodp.inputs import Array
-from geodp.kmeans import plan_kmeans, private_kmeans
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
+from geodp.programs.kmeans import plan_kmeans, private_kmeans
 from geodp.records.dataset import Dataset
 
 
@@ -22,8 +22,8 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
 
     *Public*: all parameters, the manifold, the ball, and the number and the shape of the records. *Private*: the records.
     *Neighbours*: data sets of the same size that differ by replacing one record; with ``unit`` all records of one person.
-    *Theorem*: each :meth:`fit` is :func:`geodp.kmeans.private_kmeans`, after a release by :func:`geodp.private_ball` if ``find``
-    says so; then their costs add up. See :mod:`geodp.kmeans`.
+    *Theorem*: each :meth:`fit` is :func:`geodp.programs.kmeans.private_kmeans`, after a release by :func:`geodp.private_ball` if
+    ``find`` says so; then their costs add up. See :mod:`geodp.programs.kmeans`.
 
     There is no ``labels_`` and no ``inertia_``: labels of the records that the fit protects are private data, and a sum of their
     squared distances would need noise of its own. :meth:`predict` gives labels to those who may see the records. *Fits add up*:

@@ -15,15 +15,15 @@ from sklearn.base import BaseEstimator
 
 from geodp._version import __version__
 from geodp.files import parse_manifold
-from geodp.finding import BallRelease, check_start, find_ball
 from geodp.inputs import Array, as_numpy, real_number, refuse_unreadable
-from geodp.kmeans import KMeansRelease
 from geodp.manifolds import SPD, Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.privacy.cost import Cost, compose, cost_of
 from geodp.privacy.neighbours import Neighbours, Unit
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import share_of
+from geodp.programs.ball import BallRelease, check_start, find_ball
+from geodp.programs.kmeans import KMeansRelease
 from geodp.receipt import GroupedRelease, Release, cost_of_parts
 from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Dataset

@@ -17,7 +17,7 @@ from geodp.noise.flat import Family
 from geodp.receipt import Release
 from geodp.records.dataset import Dataset
 from geodp.release import Order, private_mean
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 
 
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -116,7 +116,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
         fit, n = Fit(self, "record" if unit is None else "person"), Dataset(records, unit=unit).open(self.manifold_).count
 
         def check(place: Ball | Manifold) -> None:
-            mean = FrechetMean(needed_ball(place), persons=unit is not None)
+            mean = Mean(needed_ball(place), persons=unit is not None)
             Order(mean, fit.own, self.mechanism, self.law).check(n)
 
         fit.pay([fit.own], check)

@@ -47,7 +47,6 @@ try:
 except ImportError:  # an extra that is installed wherever the tests run
     raise ImportError("geodp.integrations.opendp needs OpenDP: pip install 'geodp[opendp]'") from None
 
-from geodp.finding import plan_search, private_ball, search_cost
 from geodp.inputs import whole_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
@@ -57,12 +56,13 @@ from geodp.privacy.cost import Cost
 from geodp.privacy.groups import group_cost, group_parameters
 from geodp.privacy.neighbours import Change, Unit
 from geodp.privacy.notions import ApproximateDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
+from geodp.programs.ball import plan_search, private_ball, search_cost
 from geodp.receipt import Release
 from geodp.records.dataset import Dataset
 from geodp.release import Order, private_summary, released
 from geodp.spread import About
 from geodp.statistics.counts import Coverage
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 from geodp.statistics.projected import ProjectedMean
 from geodp.statistics.sensitivity import Bound
 from geodp.statistics.spread import Covariance, FrechetVariance, SecondMoment, Variance
@@ -328,7 +328,7 @@ def make_frechet_mean(
     (0.05, 0.2, (3,))
     """
     space = _Space.of(input_domain, input_metric)
-    statistic = FrechetMean(space.ball(ball), bound, persons=space.unit == "person")
+    statistic = Mean(space.ball(ball), bound, persons=space.unit == "person")
     options = {"mechanism": mechanism, "law": law, "coverage": coverage}
     return _made(lambda privacy: _ordered(space, statistic, privacy, **options), epsilon, delta, rho)
 

@@ -69,7 +69,7 @@ class Selection:
 @final
 @dataclass(frozen=True)
 class Choice(Noise):
-    """The exponential mechanism as noise: what is drawn is the position of the chosen item. ``weights`` are public whole numbers."""
+    """The exponential mechanism as noise: what is drawn is the position of the chosen item. The weights are public."""
 
     selection: Selection
     weights: tuple[int, ...]

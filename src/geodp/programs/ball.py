@@ -9,7 +9,7 @@ The search is a chain of releases. Each looks at the records through what the ea
 1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.projected`). Elsewhere medians of normal
    coordinates at the centre of the wide ball, each by the exponential mechanism over the cells of a fine public grid: the error
    in rank grows with the logarithm of the radius over the spread only. If the records are too few for that, one cube of normal
-   coordinates, by one exponential mechanism over all cubes of many sizes (:mod:`geodp.statistics.cells`): the score of a cube is
+   coordinates, by one exponential mechanism over all cubes of many sizes (:mod:`geodp.programs.cells`): the score of a cube is
    the number of its records, but at most half of all, and the smaller of two cubes counts more. Empty cubes need not be listed,
    and ``N`` cubes in all need about ``(2/e) log N`` records in the right one. If the records are too few for that as well, a
    median along the directions in which units of measurement shift the space (for matrices the logarithm of the determinant), or
@@ -56,8 +56,8 @@ from geodp.records.sums import rows_over
 from geodp.release import Options, release, takes
 from geodp.request import Flow, Plan, Program, ProgramPlan, Request, Statistic
 from geodp.showing import Row
+from geodp.solver.mean import means_possible
 from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond, histograms
-from geodp.statistics.mean import means_possible
 from geodp.statistics.projected import ProjectedMean, embedding_of
 
 #: Raises a ``ValueError`` for balls that are of no use. It may depend on public numbers alone.

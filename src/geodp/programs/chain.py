@@ -11,7 +11,6 @@ from typing import Any, final
 import numpy as np
 
 from geodp.arithmetic.gamma import gamma_quantile
-from geodp.programs.ball import Search, Step, cells_for, cubes_for, enough_records, plan_search, radius_target
 from geodp.inputs import Array, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
@@ -20,11 +19,12 @@ from geodp.planning import Plan, plan
 from geodp.privacy.cost import Cost, compose, selection_epsilon
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import share_of, split
+from geodp.programs.ball import Search, Step, cells_for, cubes_for, enough_records, plan_search, radius_target
 from geodp.request import Request
 from geodp.showing import Row, Shown
+from geodp.solver.mean import check_means
 from geodp.statistics.counts import TangentMean
 from geodp.statistics.frechet import Mean
-from geodp.statistics.mean import check_means
 from geodp.verdict import against_spread
 
 #: How far from a multiple of the identity matrices are taken to be: some standard deviations differ by a factor of five or so.

@@ -42,7 +42,7 @@ from geodp.records.dataset import GroupOptions
 from geodp.release import Options, release, takes
 from geodp.request import Flow, Plan, Program, ProgramPlan, Request, cost_of_parts
 from geodp.showing import Row
-from geodp.statistics.mean import check_means
+from geodp.solver.mean import check_means
 
 #: Records are told apart up to so many radii from a centre.
 _WIDE = 4.0

@@ -35,8 +35,8 @@ from geodp.records.dataset import GroupOptions
 from geodp.records.sums import sum_over
 from geodp.release import GroupedOptions, Options, release, takes
 from geodp.showing import Pictured, Row, table_html
+from geodp.solver.mean import one_point_each
 from geodp.statistics.counts import NormalCoordinates
-from geodp.statistics.mean import one_point_each
 from geodp.statistics.spread import (
     NOTHING,
     ROUNDING,

@@ -16,8 +16,8 @@ from geodp.receipt import GroupedRelease, Release
 from geodp.records.dataset import GroupOptions
 from geodp.release import GroupedOptions, Options, release, takes
 from geodp.request import NoiseOptions, Statistic
+from geodp.solver.mean import check_means, mean_of, mean_tolerance, opened
 from geodp.statistics.coverage import Coverage
-from geodp.statistics.mean import check_means, mean_of, mean_tolerance, opened
 from geodp.statistics.sensitivity import Bound, sensitivity
 
 
@@ -72,7 +72,7 @@ class Mean(Statistic):
 
     def compute_each(self, sources: list[Array]) -> list[Array]:
         """The means of several data sets, computed together."""
-        from geodp.statistics.many import group_means
+        from geodp.solver.many import group_means
 
         starts = np.append(0, np.cumsum([len(array) for array in sources]))
         with np.errstate(all="ignore"):

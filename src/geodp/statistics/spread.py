@@ -21,7 +21,7 @@ from geodp.manifolds.ball import Ball, checked_ball
 from geodp.privacy.neighbours import Unit
 from geodp.receipt import Receipt
 from geodp.request import Statistic
-from geodp.statistics.mean import check_means, mean_tolerance
+from geodp.solver.mean import check_means, mean_tolerance
 
 About = Literal["center", "mean"]
 
@@ -44,7 +44,7 @@ class AboutBall(Statistic):
     ball: Ball
 
     def __post_init__(self) -> None:
-        """Raises if floats do not hold noise for squares of the radius, with room for every usual number of records and privacy."""
+        """Raises if floats do not hold noise for squares of the radius, with room for all usual numbers of records."""
         radius = checked_ball(self.ball).radius
         if not _SMALLEST <= radius <= _LARGEST:
             raise ValueError(

@@ -18,8 +18,8 @@ from geodp.records.dataset import GroupOptions
 from geodp.records.sums import sum_over
 from geodp.release import GroupedOptions, Options, release, takes
 from geodp.showing import Row
+from geodp.solver.mean import check_means, mean_of, mean_tolerance, one_point_each, opened
 from geodp.statistics.counts import NormalCoordinates
-from geodp.statistics.mean import check_means, mean_of, mean_tolerance, one_point_each, opened
 from geodp.statistics.spread import (
     NOTHING,
     ROUNDING,

@@ -19,7 +19,7 @@ from geodp.records.sources import Columns, load
 from geodp.solver.groups import GroupEvaluator, best_group_evaluator
 from geodp.solver.passes import HessianKnown, Pass, sum_rounding
 from geodp.solver.records import Records, open_records
-from geodp.statistics.secants import MEMORY, accelerated
+from geodp.solver.secants import MEMORY, accelerated
 
 #: In balls too wide to promise a tolerance like this, the solver still tries to reach it, if the records allow it.
 FINE = 1e-7
@@ -126,8 +126,8 @@ def check_means(ball: Ball, n: int) -> None:
         if largest is not None:
             remedy = f"a radius of {largest} would work, and private_ball can look for a smaller ball inside this one"
         raise ValueError(
-            f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by {mean_tolerance(ball):.2g}, "
-            f"more than a tenth of the radius {ball.radius:g}; {remedy}"
+            f"float64 cannot resolve means in this ball of {ball.manifold}: rounding may move them by "
+            f"{mean_tolerance(ball):.2g}, more than a tenth of the radius {ball.radius:g}; {remedy}"
         )
     if flatness(ball) < _LEAST_FLATNESS:
         raise ValueError(
@@ -238,7 +238,7 @@ def one_point_each(x: Any, ball: Ball) -> Any:
 
 def _means_of_persons(ball: Ball, kind: type[GroupEvaluator], records: Array, starts: Indices) -> Array:
     """The mean of each person's records, clipped into the ball."""
-    from geodp.statistics.many import group_means
+    from geodp.solver.many import group_means
 
     return group_means(records, np.append(starts, len(records)), ball, steady=True, kind=kind).points
 

@@ -16,8 +16,7 @@ from geodp.manifolds.ball import Ball, checked_ball
 from geodp.records.chunks import as_array, check_shape, in_order, one_blas_thread, pool
 from geodp.records.sources import Columns, is_column, load
 from geodp.solver.groups import GroupEvaluator, GroupPass, Integers, best_group_evaluator
-from geodp.solver.passes import as_compiled_code_knows_it, sum_rounding
-from geodp.statistics.mean import (
+from geodp.solver.mean import (
     FINE,
     MOST_PASSES,
     UNDERFLOW,
@@ -27,7 +26,8 @@ from geodp.statistics.mean import (
     flatness,
     least_passes,
 )
-from geodp.statistics.secants import MEMORY, accelerated
+from geodp.solver.passes import as_compiled_code_knows_it, sum_rounding
+from geodp.solver.secants import MEMORY, accelerated
 
 Flags = NDArray[np.bool_]
 
@@ -315,7 +315,7 @@ class _Solver:
 
 
 class _History:
-    """The latest secants of each group, moved along with its point, for :func:`geodp.statistics.secants.accelerated`."""
+    """The latest secants of each group, moved along with its point, for :func:`geodp.solver.secants.accelerated`."""
 
     def __init__(self, evaluator: GroupEvaluator, count: int) -> None:
         self.evaluator, self.any = evaluator, np.zeros(count, dtype=np.bool_)
