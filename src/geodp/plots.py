@@ -28,17 +28,19 @@ from geodp.manifolds import SPD, Manifold, PlanarShapes, SPDLogEuclidean, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.notation import Notation
 from geodp.noise.tangent import stretch_of_log
-from geodp.planning import Plan, plan
+from geodp.planning import plan
 from geodp.privacy.ledger import Budget, Ledger
 from geodp.privacy.notions import Privacy
 from geodp.privacy.risk import Risk
 from geodp.programs.ball import BallRelease
 from geodp.programs.chain import ChainPlan
-from geodp.receipt import SIMULATION, CoverageRelease, GroupedRelease, Release
+from geodp.receipt import SIMULATION, GroupedRelease, Release
 from geodp.regions import Comparison, ConfidenceRegion
+from geodp.request import Plan
 from geodp.session import Session
 from geodp.showing import picture_kind
 from geodp.statistics.covariance import Components, CovarianceRelease
+from geodp.statistics.coverage import CoverageRelease
 from geodp.statistics.variance import VarianceRelease
 
 if TYPE_CHECKING:

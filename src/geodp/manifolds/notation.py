@@ -132,3 +132,14 @@ class Notation:
 
     def __hash__(self) -> int:
         return hash((self.manifold, self.columns))
+
+
+def in_layout(notation: Notation, points: dict[str, Array], lengths: dict[str, float]) -> dict[str, Any]:
+    """Points in the layout of the records, and lengths in units, for JSON. Left out if there is no layout or no unit."""
+    about: dict[str, Any] = {}
+    if notation.layout is not None:
+        cells = {name: notation.cells(point) for name, point in points.items()}
+        about["layout"] = {**(notation.to_dict() or {}), **cells}
+    if notation.units:
+        about["in_units"] = {name: notation.lengths(length) for name, length in lengths.items()}
+    return about
