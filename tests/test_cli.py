@@ -34,9 +34,9 @@ from geodp import SPD, Ball, Ledger, Manifold, Release, Rotations, Sphere, priva
 from geodp.cli import app
 from geodp.cli.common import DEFAULT_LEDGER
 from geodp.cli.options import MANIFOLDS
-from geodp.programs.ball import BallRelease
 from geodp.inputs import Array
 from geodp.manifolds.registry import registered
+from geodp.programs.ball import BallRelease
 
 pandas = pytest.importorskip("pandas", reason="pandas writes the files of these tests")
 pytest.importorskip("pyarrow", reason="pyarrow reads and writes Parquet")

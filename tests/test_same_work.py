@@ -29,9 +29,9 @@ from geodp.records import chunks
 from geodp.records.persons import open_persons
 from geodp.solver import passes
 from geodp.solver import records as pass_records
-from geodp.statistics.frechet import Mean
 from geodp.solver.mean import least_passes
-from geodp.statistics.spread import FrechetVariance
+from geodp.statistics.frechet import Mean
+from geodp.statistics.variance import FrechetVariance
 
 CHANGED = "^the records changed between two passes: give records that are the same every time they are read$"
 
@@ -346,7 +346,7 @@ def test_persons_may_come_in_other_chunks_every_time() -> None:
     def read() -> Iterator[Array]:
         yield from np.split(x, np.sort(rng.integers(len(x), size=9)))
 
-    in_chunks, whole = (FrechetVariance(ball, persons=True).compute(open_persons(y, ids, SPD(3)), 150) for y in (read, x))
+    in_chunks, whole = (FrechetVariance(ball).compute(open_persons(y, ids, SPD(3)), 150) for y in (read, x))
     assert in_chunks == pytest.approx(whole)
 
 

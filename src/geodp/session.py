@@ -28,13 +28,13 @@ from geodp.receipt import GroupedRelease, Release
 from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import Account, protection
 from geodp.request import Plan, Request
+from geodp.showing import Row, Shown, as_html, table_html
 from geodp.statistics.covariance import private_covariance
 from geodp.statistics.coverage import private_coverage
 from geodp.statistics.frechet import private_mean
 from geodp.statistics.projected import private_projected_mean
 from geodp.statistics.summary import private_summary
 from geodp.statistics.variance import private_variance
-from geodp.showing import Row, Shown, as_html, table_html
 
 #: A release of any kind, as a file may hold one.
 AnyRelease = BallRelease | GroupedRelease | KMeansRelease | Release
