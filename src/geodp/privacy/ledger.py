@@ -201,7 +201,7 @@ class Ledger(Pictured):
         its budget, too: it then protects records that keep their groups, and :meth:`budget` says so.
         """
         name = _line(dataset, "the name of a data set")
-        terms = terms_of(epsilon, delta, rho, mu, compose, _neighbours(neighbours, unit))
+        terms = terms_of(compose, _neighbours(neighbours, unit), epsilon=epsilon, delta=delta, rho=rho, mu=mu)
         with self._writing(create=True) as connection:
             row = connection.execute(select(DATASETS).where(DATASETS.c.name == name)).one_or_none()
             if row is None:
