@@ -208,11 +208,8 @@ class Ledger(Pictured):
                 entry = {"name": name, "unit": str(terms.unit), "neighbours": terms.neighbours, "at": _today()}
                 connection.execute(insert(DATASETS).values(entry | terms.promise.numbers | terms.total.numbers))
             elif (granted := _terms(row)) != terms:
-                alike = granted.unit is terms.unit is not PAIR and granted.neighbours == terms.neighbours
-                plain = alike and not granted.through_rho and not terms.through_rho
-                other = next(iter(terms.promise.numbers.values())) if plain else f"a total {terms}"
                 raise LedgerError(
-                    f"the data set {name!r} is open with a total {granted}, not {other}: a total cannot be changed, leave it as "
+                    f"the data set {name!r} is open with a total {granted}, not {terms}: a total cannot be changed, leave it as "
                     "it is"
                 )
 
