@@ -15,10 +15,11 @@ Array = NDArray[np.float64]
 #: The unit of rounding bounds: the spacing of floats at 1.
 EPSILON = float(np.finfo(np.float64).eps)
 
-#: The range of lengths that callers may give: radii, sensitivities, target errors. Squares of lengths ``EPSILON`` times as long
-#: still have full precision, and the sum of the squares of 2^63 lengths does not overflow.
-SHORTEST, LONGEST = 1e-100, 1e100
-
+#: The shortest length that callers may give (radii, sensitivities, target errors): the square of a length ``EPSILON`` times as
+#: long still has full precision.
+SHORTEST = 1e-100
+#: The longest length that callers may give: the sum of the squares of 2^63 of them does not overflow.
+LONGEST = 1e100
 
 #: Counts and sizes that callers give are at most this: floats hold them, and so do 64 bits.
 MOST = 2**63
