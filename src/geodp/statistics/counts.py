@@ -16,7 +16,7 @@ import numpy as np
 from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
-from geodp.records.persons import Indices
+from geodp.records.labels import Indices
 from geodp.records.sums import averages, medians, sum_over
 from geodp.solver.passes import Evaluator, best_evaluator
 from geodp.statistics.cells import Whole
