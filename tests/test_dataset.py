@@ -43,8 +43,8 @@ from geodp.inputs import Array
 from geodp.privacy.neighbours import covers
 from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
 from geodp.privacy.splitting import halves, set_aside
+from geodp.records.chunks import Stream
 from geodp.records.persons import Persons
-from geodp.records.rows import Stream
 from geodp.statistics.counts import Coverage, NormalCoordinates, TangentMean, beyond, histograms
 from geodp.statistics.mean import FrechetMean
 
