@@ -20,7 +20,7 @@ from geodp.verdict import says_nothing, verdict
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 #: The head of a plan's table of mechanisms.
-_HEAD = f"    {'all mechanisms':<20} expected error 95% within     noise scale    rho spent"
+_HEAD = f"    {'all mechanisms':<20} likely error   worst case     95% within     noise scale    rho spent"
 
 
 @final
@@ -30,6 +30,7 @@ class Option:
 
     name: str
     scale: float | None
+    likely_error: float | None
     expected_error: float | None
     error_95: float | None
     cost: Cost | None
@@ -38,9 +39,10 @@ class Option:
     @classmethod
     def of(cls, candidate: Candidate) -> Option:
         if candidate.refusal is not None:
-            return cls(candidate.name, None, None, None, None, candidate.refusal)
+            return cls(candidate.name, None, None, None, None, None, candidate.refusal)
         noise = candidate.mechanism
-        return cls(candidate.name, noise.scale, noise.expected_error(), noise.error_quantile(0.95), noise.cost, None)
+        errors = noise.likely_error(), noise.expected_error(), noise.error_quantile(0.95)
+        return cls(candidate.name, noise.scale, *errors, noise.cost, None)
 
 
 class ShownPlan(Shown):
@@ -79,6 +81,12 @@ class ShownPlan(Shown):
         """A bound on the expected distance between the release and the mean of the clipped records."""
         noise: Mechanism = self.noise
         return noise.expected_error()
+
+    @property
+    def likely_error(self) -> float:
+        """The mean error for a value at a third of the radius from the centre of the ball, which decides between mechanisms."""
+        noise: Mechanism = self.noise
+        return noise.likely_error()
 
     @property
     def quantiles(self) -> dict[float, float]:
@@ -122,6 +130,7 @@ class ShownPlan(Shown):
             "mechanism": self.noise.name,
             "scale": self.scale,
             "cost": self.cost.to_dict(),
+            "likely_error": self.likely_error,
             "expected_error": self.expected_error,
             "quantiles": {f"{q:g}": error for q, error in self.quantiles.items()},
             "says_nothing": self.says_nothing,
@@ -131,6 +140,7 @@ class ShownPlan(Shown):
                 {
                     "mechanism": option.name,
                     "scale": option.scale,
+                    "likely_error": option.likely_error,
                     "expected_error": option.expected_error,
                     "error_95": option.error_95,
                     "cost": None if option.cost is None else option.cost.to_dict(),
@@ -155,14 +165,15 @@ class ShownPlan(Shown):
             ("mechanism", self.noise.name),
             ("sensitivity", f"{self.sensitivity:.6g}{rounding}"),
             ("noise scale", f"{self.scale:.6g}"),
-            ("expected error", self.notation.length(self.expected_error)),
+            ("likely error", f"{self.notation.length(self.likely_error)}, for a value at a third of the radius"),
+            ("worst case", f"{self.notation.length(self.expected_error)}, for a value anywhere in the ball"),
             *((f"{100 * q:g}% within", self.notation.length(error)) for q, error in self.quantiles.items()),
             ("verdict", self.verdict()),
             ("cost", f"{self.cost}; advantage at most {self.cost.advantage:.3g}"),
         ]
 
     def _repr_html_(self) -> str:
-        columns = ["mechanism", "expected error", "95% within", "noise scale", "rho spent"]
+        columns = ["mechanism", "likely error", "worst case", "95% within", "noise scale", "rho spent"]
         return super()._repr_html_() + table_html("all mechanisms", columns, map(self._cells, self.options))
 
     def __str__(self) -> str:
@@ -192,8 +203,8 @@ class ShownPlan(Shown):
 
     def _cells(self, option: Option) -> list[str]:
         name = f"{'*' if option.name == self.noise.name else ' '} {option.name}"
-        if option.expected_error is None or option.error_95 is None or option.scale is None:
+        numbers = (option.likely_error, option.expected_error, option.error_95, option.scale)
+        if option.cost is None or None in numbers:
             # show only the reason: the remedy after it is for callers who asked for this mechanism
             return [name, (option.refusal or "").partition(": ")[0]]
-        numbers = (option.expected_error, option.error_95, option.scale, math.inf if option.cost is None else option.cost.rho)
-        return [name, *(f"{number:.4g}" for number in numbers)]
+        return [name, *(f"{number:.4g}" for number in (*numbers, option.cost.rho))]

@@ -28,8 +28,8 @@ from geodp.privacy.cost import Cost
 from geodp.privacy.neighbours import Unit
 from geodp.privacy.notions import Privacy
 from geodp.request import Flow, Plan, Request, Resize, Statistic, cost_of_groups
-from geodp.showing import Row, Shown, as_text, table_html
-from geodp.verdict import SAYS_NOTHING, against_spread, says_nothing, verdict
+from geodp.showing import RULE, Row, Shown, as_text, table_html
+from geodp.verdict import SAYS_NOTHING, against_spread, percent, says_nothing, verdict
 
 EXACT = "exact"
 SIMULATED = "simulated"
@@ -40,6 +40,11 @@ SCHEMA = "urn:geodp:release:1"
 QUANTILES = (0.5, 0.95)
 #: The first line of everything made from reproducible bits.
 SIMULATION = "SIMULATION - NOT PRIVATE: do not publish this"
+
+#: A ball of this radius is a point: on a curved space no records that could be read are so close together.
+_POINT = 1e-4
+#: More than this epsilon hides little.
+_WEAK = 10.0
 
 #: What a group may be called.
 Name = str | int | float | bool
@@ -215,6 +220,13 @@ class Receipt(Shown):
     def head(self) -> str:
         return f"PRIVATE {self.statistic.kind.upper()}" if self.private else SIMULATION
 
+    def about_protection(self) -> list[Row]:
+        """Whom it protects, and what that means."""
+        right = 50.0 * (1.0 + self.cost.advantage)
+        whose = {"record": "a record is", "person": "a person is"}[self.unit]
+        means = f"who guesses whether {whose} in the data is right at most {right:.0f}% of the time, instead of 50%"
+        return [("protects", f"{self.neighbours}: {means}")]
+
     def about_privacy(self) -> list[Row]:
         return [
             ("privacy", f"{self.privacy}, {self.privacy.words}; neighbours: {self.neighbours}"),
@@ -314,23 +326,37 @@ class Release(Receipt):
         return f"{words} that were used" if self.count is not None else words
 
     def error_quantile(self, q: float) -> float:
-        """A distance that contains the true value with probability ``q``, from public numbers alone.
+        """A distance that contains the true value with probability ``q``: what noise did, from what was released.
 
-        The true value is the mean of the clipped records, or the caller's summary.
+        The true value is the mean of the clipped records, or the caller's summary. :meth:`total_error` counts clipping too.
         """
-        return self.noise.error_quantile(q) + self.tolerance
+        return self.noise.quantile_at(self.vector, q) + self.tolerance
 
     def expected_error(self) -> float:
-        """A bound on the expected distance to the true value, from public numbers alone."""
+        """About the mean distance that noise puts between the release and the true value."""
         return self._expected_error
 
     @cached_property
     def _expected_error(self) -> float:
-        return self.noise.expected_error() + self.tolerance
+        return self.noise.expected_at(self.vector) + self.tolerance
+
+    @property
+    def clipping(self) -> float | None:
+        """With probability 95% clipping moved the mean by at most this; None if it was not measured (``coverage``)."""
+        return None if self.coverage is None else float(self.coverage.clipping)
+
+    def total_error(self, q: float) -> float | None:
+        """A distance from the mean of the records themselves with probability ``q``: noise and clipping together.
+
+        Records beyond the second radius of :class:`geodp.statistics.coverage.Coverage` count as if they were on it. None if
+        clipping was not measured.
+        """
+        half = 0.5 * (1.0 + q)
+        return None if self.coverage is None else self.error_quantile(half) + float(self.coverage.clipping_bound(half))
 
     @property
     def says_nothing(self) -> bool:
-        """Whether the expected error exceeds the radius of the ball, so that the release says no more than its centre."""
+        """Whether the release is likely to say no more than the centre of the ball."""
         return self.n == 0 or says_nothing(self.noise, self.statistic.hull)
 
     def verdict(self, spread: Release | None = None) -> str:
@@ -342,12 +368,8 @@ class Release(Receipt):
         deviation = None if spread is None else spread.deviation
         if deviation is not None and self.n and not self.says_nothing:
             words = f"{words}; {against_spread(self.expected_error(), deviation, self.n, self.unit)}"
-        if self.coverage is not None:
-            return f"careful: {self.coverage.remark}; as to noise, {words}" if self.coverage.remark else words
-        if self.statistic.cover is not None and not self.says_nothing:
-            # a wrong column makes a mean that is as precise as any
-            return f"{words}; how many {self.unit}s were valid and in the ball was not checked"
-        return words
+        cautions = list(self._cautions())
+        return f"careful: {'; '.join(cautions)}; {words}" if cautions and not self.says_nothing else words
 
     def _verdict(self) -> str:
         ball = self.statistic.hull
@@ -355,7 +377,27 @@ class Release(Receipt):
             return SAYS_NOTHING
         if ball is None:
             return f"with probability 95% the error is at most {self.notation.length(self.error_quantile(0.95))}"
-        return verdict(self.expected_error(), self.error_quantile(0.95), ball.radius)
+        total = self.total_error(0.95)
+        if total is None and self.statistic.cover is not None:
+            # a wrong column makes a mean that is as precise as any
+            share = percent(self.error_quantile(0.95) / ball.radius)
+            return f"noise alone makes an error of at most {share} of the radius of the ball; what clipping did was not measured"
+        return verdict(self.expected_error(), self.error_quantile(0.95) if total is None else total, ball.radius)
+
+    def _cautions(self) -> Iterator[str]:
+        """What a reader should know before trusting the numbers."""
+        ball, coverage = self.ball, self.coverage
+        if coverage is not None and coverage.remark:
+            yield coverage.remark
+        if self.statistic.cover is not None and ball is not None:
+            curved = math.isfinite(ball.manifold.diameter) or ball.manifold.lowest_curvature < 0.0
+            if curved and ball.radius < _POINT:
+                why = f"as if no {self.unit} could be read: check which columns were"
+                yield f"the ball has a radius of only {ball.radius:.2g}, {why}"
+            if coverage is None and np.array_equal(ball.center, ball.manifold.origin):
+                yield f"nobody knows how many {self.unit}s are near the centre of the ball, which is the default one"
+        if (self.epsilon or 0.0) > _WEAK:
+            yield f"epsilon = {self.epsilon:g} protects hardly anyone"
 
     @property
     def deviation(self) -> float | None:
@@ -389,6 +431,8 @@ class Release(Receipt):
             "grid": self.grid,
             "projected": self.projected,
             "error": {"expected": self.expected_error(), **{f"{q:g}": self.error_quantile(q) for q in QUANTILES}},
+            "clipping": self.clipping,
+            "total_error": {f"{q:g}": self.total_error(q) for q in QUANTILES},
             "verdict": self.verdict(),
             "value": self.value.tolist(),
             **{name: part.document() for name, part in parts.items() if part is not None},
@@ -406,13 +450,15 @@ class Release(Receipt):
         )
         return [
             *self.about_value(),
-            *self.about_privacy(),
             *self.about_error(),
             ("verdict", self.verdict()),
-            ("manifold", repr(self.manifold)),
-            *about_ball(self.ball, self.notation),
+            *self.about_protection(),
             *self.about_members(),
             *self._about_coverage(),
+            RULE,
+            *self.about_privacy(),
+            ("manifold", repr(self.manifold)),
+            *about_ball(self.ball, self.notation),
             ("mechanism", f"{self.mechanism}, scale {self.scale:.6g}{projected}"),
             ("sensitivity", f"{self.sensitivity:.6g}{source}; numerical error at most {self.tolerance:.2g}"),
             ("numerics", rounded),
@@ -422,8 +468,6 @@ class Release(Receipt):
     def _about_coverage(self) -> list[Row]:
         if self.coverage is not None:
             return [*self.coverage.about_value(), *(("", text) for _, text in self.coverage.about_error())]
-        if self.statistic.cover is not None:
-            return [("coverage", f"nothing is known about how many {self.unit}s were valid or in the ball")]
         return []
 
     def about_value(self) -> list[Row]:
@@ -432,10 +476,15 @@ class Release(Receipt):
 
     def about_error(self) -> list[Row]:
         """The rows of the receipt with the error."""
-        within, away = (self.notation.length(length) for length in (self.error_quantile(0.95), self.expected_error()))
+        length, total = self.notation.length, self.total_error(0.95)
+        noise = f"within {length(self.error_quantile(0.95))} of {self.truth} with probability 95%"
+        if total is None:
+            only = "noise only; clipping unknown" if self.statistic.cover is not None else "geodesic distance"
+            return [("error", noise), ("", f"on average about {length(self.expected_error())} ({only})")]
+        clipped = f"clipping moved it by at most {length(self.clipping or 0.0)}"
         return [
-            ("error", f"within {within} of {self.truth} with probability 95%"),
-            ("", f"on average at most {away} away (geodesic distance)"),
+            ("error", f"within {length(total)} of the mean of the {self.unit}s with probability 95%: noise and clipping"),
+            ("", f"noise alone: {noise}; {clipped}"),
         ]
 
 

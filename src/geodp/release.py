@@ -63,11 +63,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class AccountOptions(TypedDict, total=False):
-    """A budget to charge, or a generator for a simulation, which is NOT PRIVATE."""
+    """A budget to charge, or a generator for a simulation, which is NOT PRIVATE; and whether to release what can say nothing."""
 
     ledger: Ledger | None
     dataset: str | None
     simulate: np.random.Generator | None
+    anyway: bool
 
 
 class Options(PrivacyOptions, AccountOptions, MemberOptions, total=False):
@@ -116,7 +117,7 @@ def takes(*options: type[Any]) -> Callable[[F], F]:
 
 
 #: Options that are not None if nothing is said.
-_DEFAULTS = {"neighbours": "replace", "labels": "public", "unit_in": "one group", "mechanism": "auto"}
+_DEFAULTS = {"anyway": False, "neighbours": "replace", "labels": "public", "unit_in": "one group", "mechanism": "auto"}
 
 
 def release(statistic: Statistic, x: Any, epsilon: float | None, options: Mapping[str, Any], **more: Any) -> Any:
@@ -125,20 +126,28 @@ def release(statistic: Statistic, x: Any, epsilon: float | None, options: Mappin
     privacy = privacy_of(epsilon, *(own.pop(name, None) for name in ("delta", "rho", "mu")))
     noise = {name: own.pop(name) for name in NoiseOptions.__annotations__ if name in own}
     account = Account.of(own.pop("ledger", None), own.pop("dataset", None), simulate := own.pop("simulate", None))
+    anyway = own.pop("anyway", False)
     progress = more.pop("progress", None)
     data = Dataset.of(x, cast(DatasetOptions, own))
-    return run(Request(statistic, privacy, **noise, **more, **protection(data)), data, account, simulate, progress)
+    return run(Request(statistic, privacy, **noise, **more, **protection(data)), data, account, simulate, progress, anyway)
 
 
 def release_of(
-    request: Request, x: Any, ledger: Any = None, dataset: Any = None, simulate: Any = None, progress: Any = None, **who: Any
+    request: Request,
+    x: Any,
+    ledger: Any = None,
+    dataset: Any = None,
+    simulate: Any = None,
+    progress: Any = None,
+    anyway: bool = False,
+    **who: Any,
 ) -> Any:
     """:meth:`geodp.Request.release`."""
     data = Dataset.of(x, cast(DatasetOptions, who))
     for name, given in protection(data).items():
         if given != (asked := getattr(request, name)):
             raise ValueError(f"the request is made with {name}={asked!r}, but the data say {given!r}: make both the same")
-    return run(request, data, Account.of(ledger, dataset, simulate), simulate, progress)
+    return run(request, data, Account.of(ledger, dataset, simulate), simulate, progress, anyway)
 
 
 def protection(data: Dataset) -> dict[str, Any]:
@@ -235,8 +244,9 @@ def run(
     account: Account,
     simulate: np.random.Generator | None = None,
     progress: Progress | bool | None = None,
+    anyway: bool = False,
 ) -> Any:
-    """The release that was requested, or one for each group."""
+    """The release that was requested, or one for each group. What can say nothing is refused, unless ``anyway``."""
     account.check_open()
     members = data.open(request.manifold)
     by_group = request.labels is not None
@@ -248,6 +258,8 @@ def run(
     costs = [each.cost(one.members.count) for one in runs.values()]
     cost = cost_of_groups(costs, request) if by_group else costs[0]
     account.check(cost, request)
+    if not anyway and all(one.says_nothing for one in runs.values()):
+        raise ValueError(f"{_NOTHING}{' for any group' if by_group else ''}: {_REMEDY}")
     with nullcontext() if simulate is None else reproducible():
         values = _compute(list(runs.values()), progress)
         charge = account.charge(cost, request, f"{request.statistic.purpose}{f' of {len(runs)} groups' if by_group else ''}")
@@ -260,6 +272,12 @@ def run(
     made = GroupedRelease(request, releases, account.dataset, charge) if by_group else releases[None]
     account.attach(charge, made.to_json)
     return made
+
+
+_NOTHING = (
+    "nothing was released or charged, because with this number of records and this privacy the noise would hide all there is"
+)
+_REMEDY = "more records, more privacy to spend or a smaller ball would help; anyway=True (--anyway) releases it nevertheless"
 
 
 class Given(NamedTuple):
@@ -314,6 +332,11 @@ class _Run:
         ]
         self.draws += drawn
         hide_errors(partial(self._advance, drawn), show=())
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether public numbers tell that the release can say nothing; unknown if the number of members is private."""
+        return not self.request.counted and self.request.plan(max(1, self.n)).says_nothing
 
     def receipt(self, dataset: str | None, charge: int | None, written: Any) -> Receipt:
         kind = self.request.statistic.release or Release

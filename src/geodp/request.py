@@ -520,6 +520,10 @@ class ProgramPlan(Plan):
         """What all steps cost together."""
         raise NotImplementedError
 
+    @property
+    def says_nothing(self) -> bool:
+        return False
+
     def check(self) -> None:
         """Raises whatever may be wrong: everything is checked when the plan is made."""
 

@@ -12,6 +12,9 @@ from typing import Any
 #: A name and a text. A row without a name continues the one before.
 Row = tuple[str, str]
 
+#: Below it stand technical rows.
+RULE: Row = ("-" * 10, "")
+
 _CELL = 'style="text-align: left; vertical-align: top; white-space: pre-wrap"'
 
 

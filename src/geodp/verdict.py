@@ -31,8 +31,8 @@ def verdict(expected: float, error_95: float, radius: float, known: str = "the r
 
 
 def says_nothing(noise: Any, ball: Any) -> bool:
-    """Whether a release with this noise would say no more than the public centre of the ball that holds its value, if any."""
-    return ball is not None and bool(noise.expected_error() > ball.radius)
+    """Whether a release with this noise is likely to say no more than the centre of the public ball that holds its value."""
+    return ball is not None and bool(noise.likely_error() > ball.radius)
 
 
 def against_spread(expected: float, deviation: float, n: int, unit: str = "record") -> str:

@@ -146,6 +146,17 @@ class Manifold(ABC):
         """A radial bound on ``exp(log_volume_density)``."""
         return self.roots.volume_bound
 
+    def typical_stretch(self, distance: float) -> float:
+        """The root of the mean square of the factors by which ``exp`` stretches steps at this distance from its point.
+
+        ``d exp`` has the factors ``sn(alpha(H))``, each as often as its root ``alpha``, and 1 on the flat; their mean square over
+        directions is taken where ``alpha(H)^2`` has its mean.
+        """
+        factors = [(f.power, math.sqrt(float(f.square_rate)) * distance, f.sign) for f in self.roots.volume_bound.factors]
+        stretched = sum(power * (math.sin(x) / x if sign > 0 else math.sinh(x) / x) ** 2 for power, x, sign in factors if x > 0.0)
+        rest = self.dim - sum(power for power, x, _ in factors if x > 0.0)
+        return math.sqrt((rest + stretched) / self.dim)
+
     @property
     def volume_entropy(self) -> float:
         """``lim log(volume of a ball of radius R) / R``: 0 unless the manifold is negatively curved somewhere."""

@@ -31,7 +31,7 @@ from geodp.privacy.notions import GaussianDP, Privacy, PureDP
 
 MechanismName = Literal["auto", "intrinsic", "tangent"]
 
-#: If two guaranteed errors differ by less than this fraction, the intrinsic mechanism is chosen: it does not depend on the ball.
+#: If two errors differ by less than this fraction, the intrinsic mechanism is chosen: it does not depend on the ball.
 _TIE = 0.01
 
 
@@ -175,7 +175,7 @@ def choose(
     law: Family | None = None,
     project: bool | None = None,
 ) -> Mechanism:
-    """The mechanism with the smallest guaranteed expected error, among those of the requested kind and law.
+    """The mechanism with the smallest error where values usually are, among those of the requested kind and law.
 
     >>> import numpy as np
     >>> from geodp import SPD, Ball
@@ -220,17 +220,17 @@ def usable(
 
 
 def least_error(usable: list[Mechanism]) -> Mechanism:
-    """The mechanism with the smallest guaranteed expected error; on a near tie, an intrinsic one."""
+    """The mechanism with the smallest error where values usually are; on a near tie, an intrinsic one."""
     if len(usable) == 1:
         return usable[0]
-    tangent = min((each for each in usable if each.kind == "tangent"), key=lambda each: each.expected_error(), default=None)
+    tangent = min((each for each in usable if each.kind == "tangent"), key=lambda each: each.likely_error(), default=None)
     intrinsic = [each for each in usable if each.kind == "intrinsic"]
     if tangent is None or not intrinsic:
-        return tangent or min(intrinsic, key=lambda each: each.expected_error())
-    most = tangent.expected_error() * (1.0 + _TIE)
+        return tangent or min(intrinsic, key=lambda each: each.likely_error())
+    most = tangent.likely_error() * (1.0 + _TIE)
     # try the quick bounds first: the law of the radius on a large space takes long to compute
     nearest = min(intrinsic, key=lambda each: each.quick_error())
     if len(intrinsic) > 1 or nearest.quick_error() > most:
-        nearest = min(intrinsic, key=lambda each: each.expected_error())
-        return nearest if nearest.expected_error() <= most else tangent
+        nearest = min(intrinsic, key=lambda each: each.likely_error())
+        return nearest if nearest.likely_error() <= most else tangent
     return nearest

@@ -101,6 +101,10 @@ class IntrinsicMechanism(Mechanism):
     def expected_error(self) -> float:
         return self._slack * self.law.mean_radius(self._farthest / self._slack)
 
+    def likely_error(self) -> float:
+        cap = 4.0 / 3.0 * self.ball.radius if self.into_ball and self.ball is not None else math.inf
+        return min(self.expected_error(), cap)
+
     def quick_error(self) -> float:
         # the volume density grows by at most exp(entropy * s), which turns a Gamma law of scale sigma into one of a larger scale
         shrunk = 1.0 - self.scale * self.space.volume_entropy

@@ -130,6 +130,21 @@ class Mechanism(Noise):
     def expected_error(self) -> float:
         """A bound, from public numbers alone, on the mean distance of a draw from its value, for any value."""
 
+    def likely_error(self) -> float:
+        """The mean distance of a draw from a value where values usually are: a third of the way to the edge of the ball.
+
+        From public numbers alone. It compares mechanisms; :meth:`expected_error` holds for any value.
+        """
+        return self.expected_error()
+
+    def quantile_at(self, drawn: Array, q: float) -> float:
+        """:meth:`error_quantile` once the draw is known: a distance from the value with probability at least ``q``."""
+        return self.error_quantile(q)
+
+    def expected_at(self, drawn: Array) -> float:
+        """About :meth:`expected_error` once the draw is known."""
+        return self.expected_error()
+
     @abstractmethod
     def quick_error(self) -> float:
         """A bound on :meth:`expected_error` that is quick to compute."""

@@ -20,6 +20,14 @@ the geodesic between two values stays in it): :func:`stretch_of_log`.
 most ``sinh(k s)/(k s)``, ``-k^2`` the lowest curvature, in general. So the distance of a draw from its value is at most
 ``min(|z| sinhc(k r), 2 r)`` if moved into the ball, and ``min(|z| sinhc(k (r + |z|)), 2 r + |z|)`` otherwise.
 
+Once ``u + z`` is drawn, more is known: the segment from it (shortened to the ball, which moves it no farther from ``u``) to ``u``
+is no longer than ``|z|``, so it stays within its own length plus ``|z|`` of the centre. So with probability ``q`` the error is at
+most ``z_q sinhc(k min(r, |u + z| + z_q))``, where ``z_q`` is the ``q``-quantile of ``|z|``: where the mean is near the centre,
+much less.
+
+*Where values usually are.* At a third of the radius ``exp`` stretches a step in a random direction by
+:meth:`geodp.Manifold.typical_stretch`, in the mean square.
+
 *Exact arithmetic.* ``u`` is computed in floats, to a public tolerance that ``Delta`` includes. ``u + z`` is drawn by the
 program over exact reals of :mod:`geodp.noise.exact` on ``R^d`` and rounded to a public grid. Everything after that is a function
 of the rounded vector.
@@ -124,6 +132,25 @@ class TangentMechanism(Mechanism):
     def _stretch_in_ball(self) -> float:
         """The largest factor by which ``exp`` stretches lengths in the ball."""
         return float(sinhc(np.array(math.sqrt(-self.manifold.lowest_curvature) * self.ball.reach)))
+
+    def likely_error(self) -> float:
+        away = self.ball.radius / 3.0
+        likely = self.noise.mean_length() * self.manifold.typical_stretch(away)
+        return min(likely, 4.0 * away if self.into_ball else self.manifold.diameter)
+
+    def quantile_at(self, drawn: Array, q: float) -> float:
+        return min(self.error_quantile(q), float(self._bound_at(drawn, np.array(self.noise.length_quantile(q)))))
+
+    def expected_at(self, drawn: Array) -> float:
+        return min(self.expected_error(), self.noise.expected(lambda length: self._bound_at(drawn, length)) * (1.0 + 1e-4))
+
+    def _bound_at(self, drawn: Array, length: Array) -> Array:
+        """A bound on the distance of this draw from its value if the noise has this length."""
+        reach, bend = self.ball.reach, math.sqrt(-self.manifold.lowest_curvature)
+        away = float(np.linalg.vector_norm(drawn))
+        far = np.minimum(reach, min(away, reach) + length) if self.into_ball else away + length
+        with np.errstate(over="ignore"):
+            return np.asarray(np.minimum(length * sinhc(bend * far), 2.0 * reach if self.into_ball else np.inf))
 
     def quick_error(self) -> float:
         return self.expected_error()
