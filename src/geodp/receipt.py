@@ -523,7 +523,7 @@ class GroupedRelease(Shown, Mapping[Name, Receipt]):
         return "\n".join([as_text(self.head(), self.rows()), *parts])
 
     def _repr_html_(self) -> str:
-        def cells(name: Name, release: Release) -> list[str]:
+        def cells(name: Name, release: Any) -> list[str]:
             values, errors = (next(iter(rows), ("", ""))[1] for rows in (release.about_value(), release.about_error()))
             return [str(name), str(release.n), values, errors, release.verdict()]
 
