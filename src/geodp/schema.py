@@ -208,12 +208,6 @@ def _of(hint: Any) -> Schema:
         return {"type": "array", "items": _of(get_args(hint)[0])}
     whole = {"type": "integer", "minimum": 0}
     simple: dict[Any, Schema] = {type(None): NONE, bool: TRUTH, int: whole, float: {"type": "number"}, str: LINE}
-        type(None): NONE,
-        bool: TRUTH,
-        int: {"type": "integer", "minimum": 0},
-        float: {"type": "number"},
-        str: LINE,
-    }
     if hint in simple:
         return simple[hint]
     named = {Manifold: "line", Ball: "place", Privacy: "privacy", Statistic: "statistic", Request: "request", Cost: "cost"}
