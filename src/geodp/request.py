@@ -249,12 +249,12 @@ class Request:
         if neighbours not in ("replace", "add-remove") and (statistic.of_records or not is_line(neighbours)):
             choices = "replace or add-remove" if statistic.of_records else "a line of text that names them"
             raise ValueError(f"neighbours must be {choices} but is {describe(neighbours)}")
-        given = {
+        fields = {
             "statistic": statistic, "privacy": privacy, "mechanism": mechanism, "law": law, "coverage": coverage, "unit": unit,
-            "project": None if project is None else bool(project), "neighbours": neighbours, "labels": labels, "divided": whole_number(divided, 1, "the number of groups"), "group": group,
-            "is_part": is_part,
+            "project": None if project is None else bool(project), "neighbours": neighbours, "labels": labels, "group": group,
+            "divided": whole_number(divided, 1, "the number of groups"), "is_part": is_part,
         }  # fmt: skip
-        for name, value in given.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     # ------------------------------------------------------------------ whom it protects
