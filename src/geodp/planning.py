@@ -83,6 +83,7 @@ def plan(
     assert n is not None
     assert privacy is not None
     found = Request(statistic, privacy, mechanism=mechanism, law=law).plan(n)
+    found.check()
     return replace(
         found, written=notation, releases=None if releases is None else whole_number(releases, 1, "the number of releases")
     )

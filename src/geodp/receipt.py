@@ -643,7 +643,7 @@ def _one(request: Request, stored: dict[str, Any], dataset: str | None, charge: 
     return found
 
 
-def first_difference(derived: Any, stored: Any, name: str = "") -> str | None:
+def first_difference(derived: Any, stored: Any, name: str = "", most: float = 0.0) -> str | None:
     """The name of the first field in which two documents differ, numbers up to the rounding of another machine."""
     if isinstance(derived, dict) and isinstance(stored, dict):
         for key in [*derived, *stored]:
@@ -653,12 +653,20 @@ def first_difference(derived: Any, stored: Any, name: str = "") -> str | None:
                 return name or key
         return None
     if isinstance(derived, list) and isinstance(stored, list) and len(derived) == len(stored):
-        same = all(first_difference(one, other, name or "list") is None for one, other in zip(derived, stored, strict=True))
+        # entries of an array are as exact as its largest ones
+        most = max(most, _largest(derived))
+        pairs = zip(derived, stored, strict=True)
+        same = all(first_difference(one, other, name or "list", most) is None for one, other in pairs)
     elif isinstance(derived, float) and isinstance(stored, float | int) and not isinstance(stored, bool):
-        same = math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12)
+        same = math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12 * most)
     else:
         same = type(derived) is type(stored) and derived == stored
     return None if same else name or "text"
+
+
+def _largest(value: Any) -> float:
+    """The largest number in nested lists."""
+    return max(map(_largest, value), default=0.0) if isinstance(value, list) else abs(value) if isinstance(value, float) else 0.0
 
 
 def _name_of(kind: type[Any]) -> str:
