@@ -676,7 +676,7 @@ def test_a_budget_must_be_a_positive_number(epsilon: str, tmp_path: Path) -> Non
 
 
 def test_a_total_cannot_be_changed(url: str) -> None:
-    assert "is open with a total epsilon of 1, not 2" in fails("budget", "open", "d", "-e", 2, "--ledger", url)
+    assert "is open with a total epsilon of 1, not epsilon of 2" in fails("budget", "open", "d", "-e", 2, "--ledger", url)
 
 
 def test_bad_input_to_check_is_one_sentence(here: Path) -> None:

@@ -34,7 +34,7 @@ from geodp.noise.choice import SensitivityBound, choose
 from geodp.noise.intrinsic import why_not_drawable
 from geodp.privacy.cost import ConcentratedCost, GaussianCost, LaplaceCost, PureCost, SumCost
 from geodp.privacy.notions import PureDP
-from geodp.records.persons import key_of
+from geodp.records.labels import key_of
 
 
 def test_two_arrays_that_stand_for_one_rotation_get_the_same_noise() -> None:

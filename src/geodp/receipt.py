@@ -533,9 +533,17 @@ class GroupedRelease(Shown, Mapping[Name, Receipt]):
     def head(self) -> str:
         return "PRIVATE RELEASES BY GROUP" if self.private else SIMULATION
 
+    @property
+    def _whose(self) -> str:
+        """How many groups a person may be in, for the receipt."""
+        if self.request.divided > 1:
+            return f"; a person may be in every group, so each has 1/{self.request.divided} of the privacy"
+        private = self.request.unit == "person" and self.request.labels == "private"
+        return "; a person counts in the group of their first record" if private else ""
+
     def rows(self) -> list[Row]:
         return [
-            ("groups", f"{len(self)}; it is {self.request.labels} who is in which"),
+            ("groups", f"{len(self)}; it is {self.request.labels} who is in which{self._whose}"),
             ("privacy", f"{self.privacy}, {self.privacy.words}, for all of them; neighbours: {self.neighbours}"),
             ("cost", cost_in_words(self.cost)),
         ]

@@ -20,6 +20,11 @@ of ``N``, and sets of the same positions differ by one replacement at most. All 
 cost as much as one (McSherry 2009). If they are private, adding or removing a member changes one group, and replacing one may
 change two, in each of which a member is added or removed: that costs as much as two releases.
 
+*People in several groups* (``unit_in="all groups"``). In each group a person counts with the records of that group. A replaced
+person may change the release of every group, by a replacement if labels are public, and otherwise by being added, removed or
+replaced, which each release with a noisy count protects at the same cost. So this is a composition of as many releases as there
+are groups, each with an equal part of the privacy.
+
 *Several looks.* Each request of a program is a function of public numbers and of what was drawn before, so this is an adaptive
 composition, and costs add up.
 """
@@ -31,6 +36,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial, wraps
 from random import Random
@@ -110,7 +116,7 @@ def takes(*options: type[Any]) -> Callable[[F], F]:
 
 
 #: Options that are not None if nothing is said.
-_DEFAULTS = {"neighbours": "replace", "labels": "public", "mechanism": "auto"}
+_DEFAULTS = {"neighbours": "replace", "labels": "public", "unit_in": "one group", "mechanism": "auto"}
 
 
 def release(statistic: Statistic, x: Any, epsilon: float | None, options: Mapping[str, Any], **more: Any) -> Any:
@@ -234,6 +240,8 @@ def run(
     account.check_open()
     members = data.open(request.manifold)
     by_group = request.labels is not None
+    if by_group and data.unit_in == "all groups":  # type: ignore[union-attr]  # a given value has no groups
+        request = replace(request, divided=len(members.groups()))
     each = request.of_group if by_group else request
     parts = _groups(members) if by_group else {None: (members, members.count)}
     runs = {name: _Run(each, part, n, simulate) for name, (part, n) in parts.items()}

@@ -37,7 +37,7 @@ from geodp.plans import Option, ShownPlan
 from geodp.privacy.cost import Cost, compose, cost_of
 from geodp.privacy.neighbours import Neighbours, Unit
 from geodp.privacy.notions import Privacy, privacy_of
-from geodp.privacy.splitting import half, set_aside
+from geodp.privacy.splitting import set_aside, share_of
 
 #: Whether everyone may know who is in which group.
 Labels = Literal["public", "private"]
@@ -201,6 +201,8 @@ class Request:
     neighbours: str = "replace"
     #: With releases by group: whether it is public who is in which.
     labels: Labels | None = None
+    #: Over how many groups the privacy is divided, because each person may be in all of them; 1 if in one only.
+    divided: int = 1
     #: Whether this is what one group gets of a request by group.
     group: bool = False
     #: Whether it is a part of another request, which has settled how many members there are.
@@ -222,6 +224,7 @@ class Request:
         unit: Unit = "record",
         neighbours: str = "replace",
         labels: Labels | None = None,
+        divided: int = 1,
         group: bool = False,
         is_part: bool = False,
     ) -> None:
@@ -242,15 +245,17 @@ class Request:
         for name, given, choices in (("unit", unit, get_args(Unit)), ("labels", labels, (None, *get_args(Labels)))):
             if given not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(map(str, choices))} but is {describe(given)}")
+        if labels is not None and not statistic.by_group:
+            raise ValueError(f"{statistic.words} is found for all groups together: leave out by, groups and labels")
         if neighbours not in ("replace", "add-remove") and (statistic.of_records or not is_line(neighbours)):
             choices = "replace or add-remove" if statistic.of_records else "a line of text that names them"
             raise ValueError(f"neighbours must be {choices} but is {describe(neighbours)}")
-        given = {
+        fields = {
             "statistic": statistic, "privacy": privacy, "mechanism": mechanism, "law": law, "coverage": coverage, "unit": unit,
             "project": None if project is None else bool(project), "neighbours": neighbours, "labels": labels, "group": group,
-            "is_part": is_part,
+            "divided": whole_number(divided, 1, "the number of groups"), "is_part": is_part,
         }  # fmt: skip
-        for name, value in given.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     # ------------------------------------------------------------------ whom it protects
@@ -273,18 +278,19 @@ class Request:
         if self.neighbours not in ("replace", "add-remove"):
             return self.neighbours
         change: Any = "add-remove" if self.labels == "private" and self.group else self.neighbours
-        also = change == "add-remove" and self.labels is None
+        also = change == "add-remove" and (self.labels is None or self.divided > 1)
         return str(Neighbours(change, self.unit, keeps_group=self.labels == "public", or_replace=also))
 
     @cached_property
     def of_group(self) -> Request:
-        """What each group gets.
+        """What each group gets. :mod:`geodp.release` says why.
 
         If labels are private, a record that changes its group leaves one group and enters another, so two releases must each
-        protect it.
+        protect it. If persons may be in all groups, all releases must protect each of them.
         """
-        halved = self.labels == "private" and self.neighbours == "replace"
-        return replace(self, privacy=half(self.privacy) if halved else self.privacy, group=True)
+        changes = self.divided if self.divided > 1 else 2 if self.labels == "private" and self.neighbours == "replace" else 1
+        part = self.privacy if changes == 1 else share_of(self.privacy, (1.0 - 1e-12) / changes)  # sums of floats round up
+        return replace(self, privacy=part, group=True)
 
     # ------------------------------------------------------------------ parts
 
@@ -389,10 +395,12 @@ def cost_of_parts(costs: list[Cost], privacy: Privacy) -> Cost:
 
 
 def cost_of_groups(costs: list[Cost], request: Request) -> Cost:
-    """The cost of the releases of groups together: a record changes one group, or two if it may change its group.
+    """The cost of the releases of groups together: a record changes one group, two if it may change its group, or all.
 
     If the groups have different costs, each is within the requested privacy, and so are all together.
     """
+    if request.divided > 1:
+        return cost_of_parts(costs, request.privacy)
     if any(cost != costs[0] for cost in costs):
         return cost_of(request.privacy)
     return cost_of_parts([costs[0]] * (1 if request.of_group.privacy == request.privacy else 2), request.privacy)
