@@ -583,7 +583,9 @@ def receipt_from_json(text: str) -> Receipt | GroupedRelease:
         stored: Any = json.loads(text)
         if isinstance(stored, dict) and "estimator" in stored:
             wrong = "it is that of a fit, of several releases: give one of them"
-        elif isinstance(stored, dict):
+        elif not isinstance(stored, dict) or "geodp" not in stored:
+            wrong = "it is not a receipt of geodp"
+        else:
             found = _read(stored)
             different = first_difference(json.loads(found.to_json()), stored)
             if different is None:
