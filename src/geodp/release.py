@@ -41,7 +41,7 @@ import numpy as np
 
 from geodp.inputs import Array
 from geodp.privacy.cost import Cost
-from geodp.privacy.neighbours import Unit
+from geodp.privacy.neighbours import Change, Unit
 from geodp.privacy.notions import privacy_of
 from geodp.progress import Progress
 from geodp.receipt import GroupedRelease, Receipt, Release
@@ -113,6 +113,13 @@ def takes(*options: type[Any]) -> Callable[[F], F]:
 _DEFAULTS = {"neighbours": "replace", "labels": "public", "mechanism": "auto"}
 
 
+class Unread(NamedTuple):
+    """In place of records: a ``private_*`` function then gives its request, and releases nothing."""
+
+    unit: Unit = "record"
+    neighbours: Change = "replace"
+
+
 def release(statistic: Statistic, x: Any, epsilon: float | None, options: Mapping[str, Any], **more: Any) -> Any:
     """The release of a statistic of some records, with the options of a ``private_*`` function."""
     own = dict(options)
@@ -120,6 +127,8 @@ def release(statistic: Statistic, x: Any, epsilon: float | None, options: Mappin
     noise = {name: own.pop(name) for name in NoiseOptions.__annotations__ if name in own}
     account = Account.of(own.pop("ledger", None), own.pop("dataset", None), simulate := own.pop("simulate", None))
     progress = more.pop("progress", None)
+    if isinstance(x, Unread):
+        return Request(statistic, privacy, **noise, **more, **x._asdict())
     data = Dataset.of(x, cast(DatasetOptions, own))
     return run(Request(statistic, privacy, **noise, **more, **protection(data)), data, account, simulate, progress)
 
