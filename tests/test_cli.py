@@ -34,9 +34,9 @@ from geodp import SPD, Ball, Ledger, Manifold, Release, Rotations, Sphere, priva
 from geodp.cli import app
 from geodp.cli.common import DEFAULT_LEDGER
 from geodp.cli.options import MANIFOLDS
-from geodp.programs.ball import BallRelease
 from geodp.inputs import Array
 from geodp.manifolds.registry import registered
+from geodp.programs.ball import BallRelease
 
 pandas = pytest.importorskip("pandas", reason="pandas writes the files of these tests")
 pytest.importorskip("pyarrow", reason="pyarrow reads and writes Parquet")
@@ -675,7 +675,7 @@ def test_a_budget_must_be_a_positive_number(epsilon: str, tmp_path: Path) -> Non
 
 
 def test_a_total_cannot_be_changed(url: str) -> None:
-    assert "is open with a total epsilon of 1, not 2" in fails("budget", "open", "d", "-e", 2, "--ledger", url)
+    assert "is open with a total epsilon of 1, not epsilon of 2" in fails("budget", "open", "d", "-e", 2, "--ledger", url)
 
 
 def test_bad_input_to_check_is_one_sentence(here: Path) -> None:

@@ -35,8 +35,8 @@ from geodp import (
     private_variance,
 )
 from geodp.cli import app
-from geodp.programs.ball import BallRelease, private_ball
 from geodp.privacy.ledger import Charge
+from geodp.programs.ball import BallRelease, private_ball
 
 NORTH = np.tile([0.0, 0.0, 1.0], (500, 1))
 BALL = Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5)
@@ -327,9 +327,10 @@ def test_the_receipt_of_a_ball_that_contradicts_itself_does_not_load(field: str)
 
 
 def test_a_simulated_ball_cannot_claim_a_charge() -> None:
-    from geodp.arithmetic.entropy import NotPrivate
 
-    found = private_ball(np.tile(np.eye(2), (4000, 1, 1)), Ball(SPD(2), np.eye(2), 10.0), epsilon=1.0, entropy=NotPrivate(0))
+    found = private_ball(
+        np.tile(np.eye(2), (4000, 1, 1)), Ball(SPD(2), np.eye(2), 10.0), epsilon=1.0, simulate=np.random.default_rng(0)
+    )
     with pytest.raises(ValueError, match="this is not the JSON text of a ball"):
         BallRelease.from_json(dataclasses.replace(found, dataset="study", charge=1).to_json())
 

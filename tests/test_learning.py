@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 pytest.importorskip("sklearn", reason="the estimators need the extra geodp[sklearn]")
 
 import sklearn
+from cases import planned
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -28,14 +29,13 @@ from geodp import SPD, Ball, Euclidean, GroupedRelease, Ledger, Manifold, Rotati
 from geodp.auditing.bounds import least_epsilon
 from geodp.cli import app
 from geodp.estimator import PrivateFrechetMean, PrivateKMeans, PrivateMDM, PrivateTangentSpace
-from geodp.programs.ball import BallRelease
 from geodp.inputs import Array
-from geodp.programs.kmeans import KMeansRelease, private_kmeans
-from geodp.measurement import Measurement
 from geodp.noise.mechanism import Mechanism
 from geodp.privacy.notions import PureDP
-from geodp.records.dataset import Dataset
+from geodp.programs.ball import BallRelease
 from geodp.programs.clusters import ClusterSums
+from geodp.programs.kmeans import KMeansRelease, private_kmeans
+from geodp.records.dataset import Dataset
 
 #: So much that the noise is far below every tolerance here.
 ALL = 1e12
@@ -411,11 +411,11 @@ def test_a_round_that_forgets_that_a_record_leaves_one_cluster_and_enters_anothe
     z = x.copy()
     z[0] = 4.0
     first, second = (sums.compute(data, n, around) for data in (x, z))
-    honest = Measurement(sums, n, privacy).noise
+    honest = planned(sums, n, privacy).noise
     losses = cluster_losses(honest, first, second, 40_000)
     assert 0.97 * 2.0 < losses[0].max() <= 2.0
     assert not convicted(losses, 2.0)
-    twin = Measurement(sums, n, PureDP(4.0)).noise  # half of the scale
+    twin = planned(sums, n, PureDP(4.0)).noise  # half of the scale
     assert convicted(cluster_losses(twin, first, second, 40_000), 2.0)
 
 

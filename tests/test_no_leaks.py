@@ -195,7 +195,7 @@ def test_no_failure_of_the_ledger_quotes_a_record(tmp_path: Path, listening: Lis
     assert listening(spend) is not None
 
 
-DRAWS = ["release._drawn", "laws.exact.sample", "mechanisms.tangent.TangentMechanism.coordinates"]
+DRAWS = ["release._drawn", "noise.exact.sample", "noise.tangent.TangentMechanism.coordinates"]
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ from geodp.files import read_records
 from geodp.inputs import Array
 from geodp.noise import exact
 from geodp.privacy.notions import PureDP
-from geodp.statistics.frechet import Mean
 from geodp.solver.mean import default_tolerance
+from geodp.statistics.frechet import Mean
 
 #: Chance that a statistical test below rejects a correct program, were its seed drawn afresh.
 LEVEL = 1e-4

@@ -30,11 +30,11 @@ from geodp import (
     private_summary,
 )
 from geodp.noise import exact
-from geodp.noise.choice import Hidden, choose
+from geodp.noise.choice import SensitivityBound, choose
 from geodp.noise.intrinsic import why_not_drawable
 from geodp.privacy.cost import ConcentratedCost, GaussianCost, LaplaceCost, PureCost, SumCost
 from geodp.privacy.notions import PureDP
-from geodp.records.persons import key_of
+from geodp.records.labels import key_of
 
 
 def test_two_arrays_that_stand_for_one_rotation_get_the_same_noise() -> None:
@@ -275,7 +275,7 @@ def test_one_lucky_trial_does_not_make_noise_drawable() -> None:
 def test_noise_that_goes_too_far_for_floats_is_a_refusal_and_leaves_other_mechanisms() -> None:
     space = Product(Hyperbolic(2), Euclidean(1400))
     assert "too far for floats" in (why_not_drawable(space, 0.89, "laplace") or "")
-    hidden = Hidden(space, 0.89, Ball(space, space.origin, 1.0), 0.95)
+    hidden = SensitivityBound(space, 0.89, Ball(space, space.origin, 1.0), 0.95)
     assert choose(hidden, PureDP(1.0), "auto", "laplace").kind == "tangent"
 
 

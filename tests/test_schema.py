@@ -26,9 +26,9 @@ from geodp import (  # noqa: E402
     private_variance,
 )
 from geodp.data import release_schema  # noqa: E402
-from geodp.programs.kmeans import private_kmeans  # noqa: E402
 from geodp.noise.intrinsic import IntrinsicMechanism  # noqa: E402
 from geodp.noise.tangent import TangentMechanism  # noqa: E402
+from geodp.programs.kmeans import private_kmeans  # noqa: E402
 from geodp.receipt import KINDS  # noqa: E402
 
 SCHEMA = release_schema()

@@ -18,8 +18,8 @@ import pytest
 
 import geodp
 from geodp import SPD, Ball, Dataset, Ledger, Session, Sphere
-from geodp.programs.ball import BallRelease
 from geodp.privacy.ledger import BudgetExhausted, LedgerError
+from geodp.programs.ball import BallRelease
 
 NORTH = Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5)
 

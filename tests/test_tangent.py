@@ -12,12 +12,11 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from cases import MANIFOLDS, every_manifold, longer, random_points
+from cases import MANIFOLDS, every_manifold, longer, planned, random_points
 from scipy import stats
 
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
 from geodp.inputs import Array
-from geodp.measurement import Measurement
 from geodp.noise import exact
 from geodp.noise.flat import Family
 from geodp.noise.tangent import TangentMechanism, stretch_of_log, tangent_cost
@@ -282,7 +281,7 @@ def test_without_positive_curvature_logarithms_never_take_points_apart(manifold:
 
 def rounding_allowed(ball: Ball) -> float:
     """What a measurement adds to the distance of coordinates for the rounding of either."""
-    hidden = Measurement(Mean(ball), 50, PureDP(1.0)).hidden
+    hidden = planned(Mean(ball), 50, PureDP(1.0)).hidden
     assert hidden.tangent_sensitivity is not None
     return 0.5 * (hidden.tangent_sensitivity - min(stretch_of_log(ball) * hidden.sensitivity, 2.0 * ball.reach))
 

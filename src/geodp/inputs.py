@@ -15,10 +15,11 @@ Array = NDArray[np.float64]
 #: The unit of rounding bounds: the spacing of floats at 1.
 EPSILON = float(np.finfo(np.float64).eps)
 
-#: The range of lengths that callers may give: radii, sensitivities, target errors. Squares of lengths ``EPSILON`` times as long
-#: still have full precision, and the sum of the squares of 2^63 lengths does not overflow.
-SHORTEST, LONGEST = 1e-100, 1e100
-
+#: The shortest length that callers may give (radii, sensitivities, target errors): the square of a length ``EPSILON`` times as
+#: long still has full precision.
+SHORTEST = 1e-100
+#: The longest length that callers may give: the sum of the squares of 2^63 of them does not overflow.
+LONGEST = 1e100
 
 #: Counts and sizes that callers give are at most this: floats hold them, and so do 64 bits.
 MOST = 2**63
@@ -125,7 +126,7 @@ def refuse_unreadable(x: Any, name: str) -> None:
     if isinstance(x, np.ndarray | float | int | list | tuple | str):
         return
     kind = f"{type(x).__module__.partition('.')[0]}.{type(x).__name__}"
-    if _found(x, "is_meta") is True or (_is_of("jax", x) and type(x).__name__.endswith("Tracer")):
+    if _found(x, "is_meta") is True or (is_of(x, "jax") and type(x).__name__.endswith("Tracer")):
         raise TypeError(f"{name} is a {kind}, which has a shape but no numbers: use an array in memory, and not inside jax.jit")
     if _is_on_device(x):
         raise TypeError(
@@ -150,12 +151,12 @@ def _is_on_device(x: Any) -> bool:
 
 
 def _is_sparse(x: Any) -> bool:
-    if _is_of("torch", x):
+    if is_of(x, "torch"):
         return "sparse" in str(_found(x, "layout"))
     return hasattr(type(x), "nnz") and not hasattr(type(x), "__array__")  # SciPy and CuPy
 
 
-def _is_of(package: str, x: Any) -> bool:
+def is_of(x: Any, package: str) -> bool:
     """Whether a class of the package, or one derived from it, made ``x``. Other classes may mean something else by a name."""
     return any(kind.__module__.partition(".")[0] == package for kind in type(x).__mro__)
 

@@ -242,6 +242,8 @@ class Request:
         for name, given, choices in (("unit", unit, get_args(Unit)), ("labels", labels, (None, *get_args(Labels)))):
             if given not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(map(str, choices))} but is {describe(given)}")
+        if labels is not None and not statistic.by_group:
+            raise ValueError(f"{statistic.words} is found for all groups together: leave out by, groups and labels")
         if neighbours not in ("replace", "add-remove") and (statistic.of_records or not is_line(neighbours)):
             choices = "replace or add-remove" if statistic.of_records else "a line of text that names them"
             raise ValueError(f"neighbours must be {choices} but is {describe(neighbours)}")

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.planning import Plan, plan
+from geodp.planning import plan
 from geodp.privacy.amounts import Number
 from geodp.privacy.ledger import Budget, Charge, EpsilonDelta, Ledger
 from geodp.programs.ball import BallRelease, private_ball
@@ -26,16 +26,15 @@ from geodp.programs.chain import ChainPlan, plan_chain
 from geodp.programs.kmeans import KMeansRelease
 from geodp.receipt import GroupedRelease, Release
 from geodp.records.dataset import Dataset, DatasetOptions
-from geodp.release import (
-    Account,
-    private_coverage,
-    private_mean,
-    private_projected_mean,
-    private_summary,
-    protected_neighbours,
-)
+from geodp.release import Account, protection
+from geodp.request import Plan, Request
 from geodp.showing import Row, Shown, as_html, table_html
-from geodp.spread import private_covariance, private_variance
+from geodp.statistics.covariance import private_covariance
+from geodp.statistics.coverage import private_coverage
+from geodp.statistics.frechet import private_mean
+from geodp.statistics.projected import private_projected_mean
+from geodp.statistics.summary import private_summary
+from geodp.statistics.variance import private_variance
 
 #: A release of any kind, as a file may hold one.
 AnyRelease = BallRelease | GroupedRelease | KMeansRelease | Release
@@ -111,7 +110,7 @@ class Session(Shown):
         self.data = Dataset.of(x, who).load(manifold)
         self.ledger, self.dataset = ledger or self._temporary(), dataset or UNKEPT
         if given:
-            self.ledger.open(self.dataset, **total, compose=compose, neighbours=protected_neighbours(self.data))
+            self.ledger.open(self.dataset, **total, compose=compose, neighbours=_protects(self.data))
         self.ledger.remaining(self.dataset)  # or a sentence that there is none
         self._found: Ball | None = None
 
@@ -192,7 +191,7 @@ class Session(Shown):
     def summary(self, value: ArrayLike, *, sensitivity: float, **options: Any) -> Release:
         """:func:`geodp.private_summary` of a value that you computed from these records, with a sensitivity that you proved for
         the neighbours of the budget."""
-        about: Any = {"neighbours": protected_neighbours(self.data), **options}
+        about: Any = {"neighbours": _protects(self.data), **options}
         return private_summary(value, self.manifold, sensitivity=sensitivity, **self._account, **about)
 
     def plan(
@@ -267,6 +266,12 @@ class Session(Shown):
 
     def __repr__(self) -> str:
         return f"<Session on {self.manifold}, data set {self.dataset!r}>"
+
+
+def _protects(data: Dataset) -> str:
+    from geodp.request import Count
+
+    return Request(Count(), epsilon=1.0, **protection(data)).protects
 
 
 def _remove(folder: str, process: int) -> None:

@@ -23,7 +23,7 @@ from geodp.privacy.neighbours import Change, Neighbours
 from geodp.privacy.notions import Privacy
 from geodp.privacy.splitting import split
 from geodp.records.dataset import Dataset, Labels, Members
-from geodp.records.persons import check_length, key_of, whole
+from geodp.records.labels import check_length, key_of, read_labels
 from geodp.release import Order, private_mean, private_projected_mean
 from geodp.statistics.frechet import Mean
 from geodp.statistics.projected import ProjectedMean
@@ -207,7 +207,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
                 raise ValueError(
                     "private labels need classes, the public list of names: which there are must not depend on the records"
                 )
-            labels = whole(y, "y")
+            labels = read_labels(y, "y")
         else:
             labels = column_or_1d(y, warn=True)
             assert_all_finite(labels, input_name="y")

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 
 from geodp._version import __version__
 from geodp.files import parse_manifold
+from geodp.files.frames import as_frame
 from geodp.inputs import Array, as_numpy, real_number, refuse_unreadable
 from geodp.manifolds import SPD, Euclidean, Manifold
 from geodp.manifolds.ball import Ball
@@ -27,8 +28,7 @@ from geodp.programs.kmeans import KMeansRelease
 from geodp.receipt import GroupedRelease, Release, cost_of_parts
 from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Dataset
-from geodp.records.frames import as_frame
-from geodp.records.persons import check_length, whole
+from geodp.records.labels import check_length, read_labels
 from geodp.records.sources import load
 from geodp.release import Account
 
@@ -270,7 +270,7 @@ def read_unit(unit: Any, records: Any) -> NDArray[Any] | None:
     """The persons of the records, as many as these: said before anything is paid."""
     if unit is None:
         return None
-    ids = whole(unit, "unit")
+    ids = read_labels(unit, "unit")
     check_length(ids, "unit", len(records))
     return ids
 

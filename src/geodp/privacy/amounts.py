@@ -7,12 +7,22 @@ import reprlib
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, InvalidOperation
 from numbers import Integral
-from typing import final
+from typing import TypedDict, Unpack, cast, final
 
 from geodp.privacy.notions import ApproximateDP, Privacy, privacy_of
 
 #: A number as callers may write it.
 Number = int | float | str | Decimal
+
+
+class Numbers(TypedDict, total=False):
+    """An amount of privacy as callers write it, in exactly one notion."""
+
+    epsilon: Number | None
+    delta: Number | None
+    rho: Number | None
+    mu: Number | None
+
 
 #: Digits an amount may have after the point.
 PLACES = 30
@@ -137,8 +147,7 @@ class Amount:
     @property
     def numbers(self) -> dict[str, Decimal]:
         """The given numbers, by name."""
-        named = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho, "mu": self.mu}
-        return {name: value for name, value in named.items() if value is not None}
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @property
     def privacy(self) -> Privacy:
@@ -154,9 +163,7 @@ class Amount:
         return " and ".join(f"{name} {float(value):g}" for name, value in self.numbers.items())
 
 
-def amount_of(
-    epsilon: Number | None = None, delta: Number | None = None, rho: Number | None = None, mu: Number | None = None
-) -> Amount:
+def amount_of(**numbers: Unpack[Numbers]) -> Amount:
     """The exact amount of privacy for the given numbers, in exactly one notion.
 
     >>> amount_of(epsilon="0.10", delta=1e-6).numbers
@@ -166,7 +173,7 @@ def amount_of(
         ...
     ValueError: give exactly one of epsilon, epsilon and delta, rho, or mu: given were rho and mu
     """
-    given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    given = cast("dict[str, Number | None]", numbers)
     amount = Amount(**{name: exact_number(value, name) for name, value in given.items() if value is not None})
     _ = amount.privacy  # raises unless the numbers are those of one of the four notions
     return amount

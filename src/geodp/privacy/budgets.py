@@ -23,12 +23,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import NamedTuple, final
+from typing import NamedTuple, Unpack, final
 
 from geodp.inputs import describe
 from geodp.privacy.amounts import (
     Amount,
-    Number,
+    Numbers,
     amount_of,
     decimal_above,
     decimal_below,
@@ -190,14 +190,7 @@ class Terms:
         return f"{numbers}{added}{about}"
 
 
-def terms_of(
-    epsilon: Number | None = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    mu: Number | None = None,
-    compose: str | None = None,
-    neighbours: str = REPLACE_ONE,
-) -> Terms:
+def terms_of(compose: str | None = None, neighbours: str = REPLACE_ONE, **numbers: Unpack[Numbers]) -> Terms:
     """The terms of a budget that is given in exactly one notion.
 
     >>> print(terms_of(epsilon=1, delta=1e-6, compose="rho").rule)
@@ -205,7 +198,7 @@ def terms_of(
     >>> terms_of(epsilon=1, delta=1e-6, compose="rho").total.rho
     Decimal('0.0243559703592')
     """
-    promise = amount_of(epsilon, delta, rho, mu)
+    promise = amount_of(**numbers)
     unit = UNITS[" and ".join(promise.numbers)]
     if compose not in (None, "sum", "rho"):
         raise ValueError(f"compose must be 'sum' or 'rho' but is {describe(compose)}")
@@ -226,16 +219,7 @@ def _rho_that_implies(promise: Amount) -> Decimal:
     return total
 
 
-def releases_admitted(
-    cost: Cost,
-    privacy: Privacy,
-    *,
-    epsilon: Number | None = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    mu: Number | None = None,
-    compose: str | None = None,
-) -> int:
+def releases_admitted(cost: Cost, privacy: Privacy, *, compose: str | None = None, **numbers: Unpack[Numbers]) -> int:
     """How many releases of one cost, each requested as ``privacy``, a new budget admits; 0 if it admits none.
 
     For a few releases at (1, 1e-6) in 78 dimensions the plain sum admits more, for many at (0.1, 1e-8) the sum through rho:
@@ -247,7 +231,7 @@ def releases_admitted(
     [1, 0]
     [10, 90]
     """
-    terms = terms_of(epsilon, delta, rho, mu, compose)
+    terms = terms_of(compose, **numbers)
     try:
         price = terms.unit.price(amount_of(**privacy.parameters()), cost)
     except NoPrice:

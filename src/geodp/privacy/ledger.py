@@ -201,18 +201,15 @@ class Ledger(Pictured):
         its budget, too: it then protects records that keep their groups, and :meth:`budget` says so.
         """
         name = _line(dataset, "the name of a data set")
-        terms = terms_of(epsilon, delta, rho, mu, compose, _neighbours(neighbours, unit))
+        terms = terms_of(compose, _neighbours(neighbours, unit), epsilon=epsilon, delta=delta, rho=rho, mu=mu)
         with self._writing(create=True) as connection:
             row = connection.execute(select(DATASETS).where(DATASETS.c.name == name)).one_or_none()
             if row is None:
                 entry = {"name": name, "unit": str(terms.unit), "neighbours": terms.neighbours, "at": _today()}
                 connection.execute(insert(DATASETS).values(entry | terms.promise.numbers | terms.total.numbers))
             elif (granted := _terms(row)) != terms:
-                alike = granted.unit is terms.unit is not PAIR and granted.neighbours == terms.neighbours
-                plain = alike and not granted.through_rho and not terms.through_rho
-                other = next(iter(terms.promise.numbers.values())) if plain else f"a total {terms}"
                 raise LedgerError(
-                    f"the data set {name!r} is open with a total {granted}, not {other}: a total cannot be changed, leave it as "
+                    f"the data set {name!r} is open with a total {granted}, not {terms}: a total cannot be changed, leave it as "
                     "it is"
                 )
 

@@ -52,6 +52,7 @@ from geodp.privacy.notions import Privacy
 from geodp.privacy.splitting import split
 from geodp.programs.cells import Cube, Cubes, Scored, Whole
 from geodp.receipt import Receipt, about_point
+from geodp.records.dataset import GroupOptions
 from geodp.records.sums import rows_over
 from geodp.release import Options, release, takes
 from geodp.request import Flow, Plan, Program, ProgramPlan, Request, Statistic
@@ -174,7 +175,7 @@ class EnclosingBall(Program):
     later_n: int = 1
 
     kind = "ball"
-    words = "a ball"
+    words = "one ball"
     release = BallRelease
     by_group = False
 
@@ -385,7 +386,7 @@ class BallOptions(Options, total=False):
     then: Privacy | None
 
 
-@takes(BallOptions)
+@takes(BallOptions, GroupOptions)
 def private_ball(
     x: Any, outer: Ball | Manifold, epsilon: float | None = None, *, then: Privacy | None = None, **options: Unpack[Options]
 ) -> BallRelease:

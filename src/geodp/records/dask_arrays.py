@@ -33,7 +33,7 @@ def count_rows(x: da.Array, manifold: Manifold) -> int:
     check_shape(x, manifold)
     if not math.isnan(x.shape[0]):
         return int(x.shape[0])
-    parts = map_rows(_length, x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)
+    parts = map_rows(_length, x.rechunk(dict.fromkeys(range(1, x.ndim), -1)))
     return int(sum(sums(parts)))
 
 
@@ -41,7 +41,7 @@ def sum_rows(x: da.Array, manifold: Manifold, summand: Callable[[Array], Any]) -
     """The sum of ``summand(block)`` over the blocks of rows."""
     check_shape(x, manifold)
     total: Any = 0
-    for part in sums(map_rows(_BlockSum(summand, manifold), x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)):
+    for part in sums(map_rows(_BlockSum(summand, manifold), x.rechunk(dict.fromkeys(range(1, x.ndim), -1)))):
         if isinstance(part, str):
             raise failed(part)
         total = total + part
@@ -69,10 +69,10 @@ class _BlockSum:
         return "a sum over a block"
 
 
-def map_rows(function: Any, x: da.Array, weights: da.Array | None) -> da.Array:
+def map_rows(function: Any, x: da.Array, *beside: da.Array | None) -> da.Array:
     """One object for each block of rows. Dask fuses this with the operation that makes the block, so no block is kept."""
     axes = tuple(range(x.ndim))
-    more = () if weights is None else (weights, (0,))
+    more = [part for each in beside if each is not None for part in (each, (0,))]
     meta: NDArray[Any] = np.empty(0, dtype=object)
     # by default Dask names the tasks by a hash of the function, which holds a private point, and logs the names
     name = f"geodp-{uuid4().hex}"

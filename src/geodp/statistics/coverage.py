@@ -17,7 +17,7 @@ from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.receipt import GroupedRelease, Release
 from geodp.records.dataset import GroupOptions
-from geodp.records.persons import Indices
+from geodp.records.labels import Indices
 from geodp.records.sums import averages, sum_over
 from geodp.release import GroupedOptions, Options, release, takes
 from geodp.request import Statistic

@@ -1,0 +1,191 @@
+"""Records with the person and the group of each, from one read that counts the records and codes the labels.
+
+Nothing is joined by position afterwards: a source is read again only if it is too large to be kept, and then a hash with a secret
+key tells whether it has given the same records in the same order as in the read that had the labels.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.inputs import Array
+from geodp.manifolds import Manifold
+from geodp.records.chunks import (
+    Labelled,
+    LabelOf,
+    changed,
+    check_shape,
+    chunks_of,
+    count_records,
+    is_dask,
+    split,
+)
+from geodp.records.labels import Coder, Indices, check_length, read_labels
+
+#: Labelled records up to this many bytes are kept from the read that has their labels.
+_KEPT_BYTES = 1 << 29
+#: Bytes of records that are processed together.
+_CHUNK_BYTES = 1 << 23
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Rows:
+    """Records and, for each, the number of its person and of the label of its group (-1 if it has none)."""
+
+    x: Any
+    count: int
+    persons: Indices | None
+    groups: Indices | None
+    #: What tells the label of each number of a group.
+    named: Coder
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Stream:
+    """A known number of records in chunks, which can be read again."""
+
+    read: Callable[[], Iterator[Array]]
+    count: int
+
+    def __call__(self) -> Iterator[Array]:
+        return self.read()
+
+
+def read_rows(x: Any, unit: Any, by: Any, manifold: Manifold) -> Rows:
+    """The records ``x`` with their persons and groups, of which at least one is given."""
+    coders, sorted_by_person = (Coder(), Coder()), not isinstance(x, np.ndarray)
+    if is_dask(x):
+        from geodp.records.dask_rows import read_blocks
+
+        x, count, labels = read_blocks(x, (unit, by), manifold, _KEPT_BYTES)
+    elif isinstance(x, np.ndarray):
+        count = count_records(x, manifold)
+        labels = [unit, by]
+    else:
+        x, count, labels = _read_stream(x, (unit, by), manifold)
+    codes: list[Indices | None] = [None, None]
+    for i, (name, label) in enumerate(zip(("unit", "by"), labels, strict=True)):
+        if label is not None:
+            cells = read_labels(label, name)
+            check_length(cells, name, count)
+            codes[i] = coders[i](cells)
+    if codes[0] is not None and sorted_by_person:
+        _check_together(codes[0])
+    return Rows(x, count, codes[0], codes[1], coders[1])
+
+
+def _check_together(persons: Indices) -> None:
+    """Raises unless the records of each person come together."""
+    known = persons[persons >= 0]
+    if np.count_nonzero(np.diff(known, prepend=-1)) != known.max(initial=-1) + 1:
+        raise ValueError("records in chunks must be sorted by person, so that the records of each come together")
+
+
+def _read_stream(x: Any, labels: tuple[Any, Any], manifold: Manifold) -> tuple[Any, int, list[Any]]:
+    """The records of a stream, or the stream if there are too many to keep; their number; and the labels that come with them."""
+    key = secrets.token_bytes(32)
+    seen, kept, count, size = blake2b(key=key), list[Array](), 0, math.prod(manifold.point_shape) * 8
+    found: list[list[NDArray[Any]]] = [[], []]
+    source: Iterable[tuple[Any, list[NDArray[Any]]]]
+    source = x.read() if isinstance(x, Labelled) else ((chunk, []) for chunk in chunks_of(x, manifold))
+    for points, cells in source:
+        for label, parts in zip(labels, found, strict=True):
+            if isinstance(label, LabelOf):
+                parts.append(cells[label.place].astype(object))
+        for chunk in split([points], manifold, np.empty):
+            seen.update(chunk.tobytes())
+            count += len(chunk)
+            kept = [*kept, chunk] if count * size <= _KEPT_BYTES else []
+    joined = [
+        np.concatenate([np.empty(0, dtype=object), *parts]) if isinstance(label, LabelOf) else label
+        for label, parts in zip(labels, found, strict=True)
+    ]
+    if count * size <= _KEPT_BYTES:
+        return np.concatenate([np.empty((0, *manifold.point_shape)), *kept]), count, joined
+    return Stream(lambda: _read_again(x, manifold, key, seen.digest()), count), count, joined
+
+
+def _read_again(x: Any, manifold: Manifold, key: bytes, expected: bytes) -> Iterator[Array]:
+    seen = blake2b(key=key)
+    for chunk in chunks_of(x, manifold):
+        seen.update(chunk.tobytes())
+        yield chunk
+    if seen.digest() != expected:
+        raise changed()
+
+
+def at_places(x: Any, manifold: Manifold, wanted: Iterable[Indices]) -> Iterator[Array]:
+    """For each list of places the records there, with an invalid record for a place of -1. Not for Dask arrays.
+
+    In a stream each list must be beyond those before it; only the records between its ends are in memory.
+    """
+    source = None if isinstance(x, np.ndarray) else chunks_of(x, manifold)
+    held, first = x, 0
+    waiting: list[Array] = []
+    for places in wanted:
+        real = places >= 0
+        if source is not None:
+            low, high = (places[real].min(), places[real].max() + 1) if real.any() else (first, first)
+            end = first + sum(map(len, waiting))
+            while end < high:
+                chunk = next(source, None)
+                if chunk is None:
+                    raise changed()
+                waiting, first = (waiting, first) if end > low else ([], end)
+                waiting.append(chunk)
+                end += len(chunk)
+            held = np.concatenate([np.empty((0, *manifold.point_shape)), *waiting])
+            held, first = held[max(0, low - first) :], max(first, int(low))
+            waiting = [held]
+        records = np.full((len(places), *manifold.point_shape), np.nan)
+        with np.errstate(all="ignore"):  # a warning about the conversion would reveal something about a value
+            records[real] = held[places[real] - first]
+        yield records
+    for _ in source or ():  # whether the source has changed is known at its end
+        pass
+
+
+def select_records(x: Any, manifold: Manifold, count: int, keep: Indices, padding: int = 0) -> Any:
+    """Of ``count`` records those at ``keep``, in order, followed by ``padding`` invalid ones: a source of the same kind."""
+    if is_dask(x):
+        from geodp.records.dask_rows import select_blocks
+
+        return select_blocks(x, manifold, keep, padding)
+    places = np.append(keep, np.full(padding, -1))
+    if isinstance(x, np.ndarray):
+        return next(at_places(x, manifold, [places]))
+    rows = max(1, _CHUNK_BYTES // (8 * math.prod(manifold.point_shape)))
+    wanted = [places[start : start + rows] for start in range(0, len(places), rows)]
+    whole = _counted(x, manifold, count)
+    return Stream(lambda: at_places(whole, manifold, wanted), len(places))
+
+
+def _counted(x: Any, manifold: Manifold, count: int) -> Callable[[], Iterator[Array]]:
+    """The chunks of a source, of which every read must have ``count`` records."""
+
+    def read() -> Iterator[Array]:
+        done = 0
+        for chunk in chunks_of(x, manifold):
+            done += len(chunk)
+            yield chunk
+        if done != count:
+            raise changed()
+
+    return read
+
+
+def check_known(x: Any, manifold: Manifold) -> None:
+    """Raises if the sizes of the blocks of a Dask array are unknown, since its parts cannot be selected then."""
+    check_shape(x, manifold)
+    if math.isnan(x.shape[0]):
+        raise ValueError("the sizes of the blocks must be known here: call x.compute_chunk_sizes() first")
