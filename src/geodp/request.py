@@ -12,16 +12,19 @@ with a part of the privacy, and their costs add up.
 *Flows.* :meth:`Request.flow` is a generator that yields plans whose statistics are to be computed and drawn, and receives what
 was drawn. It knows neither records nor noise nor budget. :mod:`geodp.release` advances it with records, and a receipt is read by
 advancing it with the stored draws.
+
+*Chains.* Some statistics take several requests about all of the records one after the other, each made from what the earlier
+ones released, such as a ball and a mean in it. :meth:`Request.steps` yields them and receives their releases.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict, final, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypedDict, final, get_args
 
 import numpy as np
 
@@ -35,12 +38,9 @@ from geodp.noise.mechanism import Mechanism, Noise
 from geodp.noise.tangent import stretch_of_log
 from geodp.plans import Option, ShownPlan
 from geodp.privacy.cost import Cost, compose, cost_of
-from geodp.privacy.neighbours import Neighbours, Unit
+from geodp.privacy.neighbours import Labels, Neighbours, Unit, UnitIn
 from geodp.privacy.notions import Privacy, privacy_of
-from geodp.privacy.splitting import half, set_aside
-
-#: Whether everyone may know who is in which group.
-Labels = Literal["public", "private"]
+from geodp.privacy.splitting import half, set_aside, split
 
 #: The part of the privacy for a noisy count, if the number of records is private.
 COUNT_SHARE = 0.1
@@ -75,6 +75,22 @@ class Resize(NamedTuple):
 Flow = Generator["tuple[Plan, ...] | Resize", "list[Array]", Any]
 
 
+#: The requests of a chain, and the release that each gave.
+Steps = Generator["Request", Any, None]
+
+
+def follow(steps: Steps, release: Callable[[Request], Any]) -> list[Any]:
+    """The releases of all requests of a chain."""
+    releases: list[Any] = []
+    try:
+        request = next(steps)
+        while True:
+            releases.append(release(request))
+            request = steps.send(releases[-1])
+    except StopIteration:
+        return releases
+
+
 class Statistic:
     """A deterministic summary of private records. Everything here is public.
 
@@ -90,6 +106,8 @@ class Statistic:
     of_records: ClassVar[bool] = True
     #: Whether groups may have one each.
     by_group: ClassVar[bool] = True
+    #: Whether it is several requests one after the other, each with a noisy count of its own if there must be one.
+    chain: ClassVar[bool] = False
     #: Whether its value is a point of the manifold of the records.
     is_point: ClassVar[bool] = False
 
@@ -158,6 +176,10 @@ class Statistic:
     def plan(self, request: Request, n: int) -> Plan:
         return Plan(request, n)
 
+    def steps(self, request: Request, sizes: tuple[int, ...]) -> Steps:
+        """The requests that a request for it takes, about groups of these sizes or one whole: one, unless it is a chain."""
+        yield request
+
 
 @final
 @dataclass(frozen=True)
@@ -201,6 +223,7 @@ class Request:
     neighbours: str = "replace"
     #: With releases by group: whether it is public who is in which.
     labels: Labels | None = None
+    unit_in: UnitIn = "one group"
     #: Whether this is what one group gets of a request by group.
     group: bool = False
     #: Whether it is a part of another request, which has settled how many members there are.
@@ -222,6 +245,7 @@ class Request:
         unit: Unit = "record",
         neighbours: str = "replace",
         labels: Labels | None = None,
+        unit_in: UnitIn = "one group",
         group: bool = False,
         is_part: bool = False,
     ) -> None:
@@ -239,9 +263,15 @@ class Request:
             raise ValueError(f"the part of the privacy for coverage must be from 0 to 0.5 but is {coverage:g}: 0.05 is usual")
         if coverage and statistic.cover is None:
             raise ValueError(f"coverage is for means in a ball, not for {statistic.words}")
-        for name, given, choices in (("unit", unit, get_args(Unit)), ("labels", labels, (None, *get_args(Labels)))):
+        for name, given, choices in (
+            ("unit", unit, get_args(Unit)),
+            ("labels", labels, (None, *get_args(Labels))),
+            ("unit_in", unit_in, get_args(UnitIn)),
+        ):
             if given not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(map(str, choices))} but is {describe(given)}")
+        if unit_in == "all groups" and (labels is None or unit != "person"):
+            raise ValueError("unit_in says how many groups a person may be in: give unit and by too")
         if labels is not None and not statistic.by_group:
             raise ValueError(f"{statistic.words} is found for all groups together: leave out by, groups and labels")
         if neighbours not in ("replace", "add-remove") and (statistic.of_records or not is_line(neighbours)):
@@ -249,8 +279,8 @@ class Request:
             raise ValueError(f"neighbours must be {choices} but is {describe(neighbours)}")
         given = {
             "statistic": statistic, "privacy": privacy, "mechanism": mechanism, "law": law, "coverage": coverage, "unit": unit,
-            "project": None if project is None else bool(project), "neighbours": neighbours, "labels": labels, "group": group,
-            "is_part": is_part,
+            "project": None if project is None else bool(project), "neighbours": neighbours, "labels": labels,
+            "unit_in": unit_in, "group": group, "is_part": is_part,
         }  # fmt: skip
         for name, value in given.items():
             object.__setattr__(self, name, value)
@@ -264,10 +294,15 @@ class Request:
         return place.manifold if isinstance(place, Ball) else place
 
     @property
+    def hides_numbers(self) -> bool:
+        """Whether the number of members, or those of the groups, are private."""
+        return self.neighbours == "add-remove" or self.labels == "private"
+
+    @property
     def counted(self) -> bool:
         """Whether the number of members is private, so that a noisy count is drawn first."""
         hidden = self.neighbours == "add-remove" or (self.labels == "private" and self.group)
-        return hidden and self.statistic.of_records and not self.is_part
+        return hidden and self.statistic.of_records and not self.is_part and not self.statistic.chain
 
     @property
     def protects(self) -> str:
@@ -275,24 +310,34 @@ class Request:
         if self.neighbours not in ("replace", "add-remove"):
             return self.neighbours
         change: Any = "add-remove" if self.labels == "private" and self.group else self.neighbours
-        also = change == "add-remove" and self.labels is None
+        also = change == "add-remove" and (self.labels is None or self.unit_in == "all groups")
         return str(Neighbours(change, self.unit, keeps_group=self.labels == "public", or_replace=also))
 
-    @cached_property
-    def of_group(self) -> Request:
-        """What each group gets.
+    def for_group(self, groups: int) -> Request:
+        """What each of so many groups gets.
 
-        If labels are private, a record that changes its group leaves one group and enters another, so two releases must each
-        protect it.
+        A person who may be in all groups is protected in each with an equal part of the privacy. If labels are private, a record
+        that changes its group leaves one group and enters another, so two releases must each protect it.
         """
-        halved = self.labels == "private" and self.neighbours == "replace"
-        return replace(self, privacy=half(self.privacy) if halved else self.privacy, group=True)
+        if groups not in self._for_group:
+            privacy = self.privacy
+            if self.unit_in == "all groups":
+                privacy = split(privacy, [1.0 / groups] * groups)[0]
+            elif self.labels == "private" and self.neighbours == "replace":
+                privacy = half(privacy)
+            self._for_group[groups] = replace(self, privacy=privacy, group=True)
+        return self._for_group[groups]
+
+    @cached_property
+    def _for_group(self) -> dict[int, Request]:
+        return {}
 
     # ------------------------------------------------------------------ parts
 
     @cached_property
     def _shares(self) -> tuple[list[Privacy], Privacy]:
-        return set_aside(self.privacy, [COUNT_SHARE] * self.counted + [self.coverage] * (self.coverage > 0.0))
+        shares = [COUNT_SHARE] * self.counted + [self.coverage] * (self.coverage > 0.0)
+        return set_aside(self.privacy, [] if self.statistic.chain else shares)
 
     @property
     def own(self) -> Privacy:
@@ -307,7 +352,8 @@ class Request:
     @cached_property
     def covering(self) -> Request | None:
         """The coverage, if it was asked for."""
-        return self.part(self.statistic.cover, self._shares[0][-1]) if self.coverage and self.statistic.cover else None
+        cover = None if self.statistic.chain else self.statistic.cover
+        return self.part(cover, self._shares[0][-1]) if self.coverage and cover else None
 
     def part(self, statistic: Statistic, privacy: Privacy, law: Family | None = None) -> Request:
         """A request for something else about the same members, with a part of the privacy."""
@@ -332,6 +378,13 @@ class Request:
         """The cost of a release about ``n`` members; if ``n`` is private, a cost that holds for every number."""
         own = cost_of(self.own) if self.counted else self.plan(n).own_cost
         return cost_of_parts([*(part.plan(1).own_cost for part in (self.count, self.covering) if part), own], self.privacy)
+
+    def price(self, sizes: tuple[int, ...]) -> Cost:
+        """The cost of the releases of groups of these sizes together, or of the only one."""
+        if self.labels is None or self.statistic.chain:
+            return self.cost(sizes[0])
+        each = self.for_group(len(sizes))
+        return cost_of_groups([each.cost(n) for n in sizes], self)
 
     def check(self, n: int) -> None:
         """Raises if there is no noise for ``n`` members or, if that number is private, for no number of them."""
@@ -391,13 +444,15 @@ def cost_of_parts(costs: list[Cost], privacy: Privacy) -> Cost:
 
 
 def cost_of_groups(costs: list[Cost], request: Request) -> Cost:
-    """The cost of the releases of groups together: a record changes one group, or two if it may change its group.
+    """The cost of the releases of groups together: a record changes one group, or two if it may change its group, or all.
 
     If the groups have different costs, each is within the requested privacy, and so are all together.
     """
+    if request.unit_in == "all groups":
+        return cost_of_parts(costs, request.privacy)
     if any(cost != costs[0] for cost in costs):
         return cost_of(request.privacy)
-    return cost_of_parts([costs[0]] * (1 if request.of_group.privacy == request.privacy else 2), request.privacy)
+    return cost_of_parts([costs[0]] * (1 if request.for_group(1).privacy == request.privacy else 2), request.privacy)
 
 
 @dataclass(frozen=True)
