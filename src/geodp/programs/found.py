@@ -69,7 +69,7 @@ class InFoundBall(Statistic):
 
     @property
     def purpose(self) -> str:
-        return f"a ball, and {self.then.purpose} in it"
+        return f"ball, then {self.then.purpose}"
 
     def plan(self, request: Request, n: int) -> FoundPlan:
         return FoundPlan(request, n)
