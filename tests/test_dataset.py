@@ -42,8 +42,8 @@ from geodp.privacy.neighbours import KNOWN, why_not
 from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
 from geodp.privacy.splitting import half, set_aside
 from geodp.programs.ball import BallRelease
+from geodp.records.chunks import Stream
 from geodp.records.persons import Persons
-from geodp.records.rows import Stream
 from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond, histograms
 from geodp.statistics.coverage import Coverage
 from geodp.statistics.frechet import Mean

@@ -629,9 +629,17 @@ class GroupedRelease(Receipts, Mapping[Name, Receipt]):
     def head(self) -> str:
         return "PRIVATE RELEASES BY GROUP" if self.private else SIMULATION
 
+    @property
+    def _whose(self) -> str:
+        """How many groups a person may be in, for the receipt."""
+        if self.request.divided > 1:
+            return f"; a person may be in every group, so each has 1/{self.request.divided} of the privacy"
+        private = self.request.unit == "person" and self.request.labels == "private"
+        return "; a person counts in the group of their first record" if private else ""
+
     def rows(self) -> list[Row]:
         return [
-            ("groups", f"{len(self)}; it is {self.request.labels} who is in which"),
+            ("groups", f"{len(self)}; it is {self.request.labels} who is in which{self._whose}"),
             *self.about_privacy(),
         ]
 
@@ -702,8 +710,7 @@ def _read(stored: dict[str, Any]) -> Receipt | Receipts:
         return _chain(request, stored)
     if "groups" not in stored:
         return _one(request, stored, dataset, charge, version)
-    of_group = request.for_group(len(stored["groups"]))
-    releases = {each["name"]: _one(of_group, each["release"], dataset, charge, version) for each in stored["groups"]}
+    releases = {each["name"]: _one(request.of_group, each["release"], dataset, charge, version) for each in stored["groups"]}
     if request.labels is None or not releases or len(releases) != len(stored["groups"]) or not all(map(_is_name, releases)):
         raise _Unreadable("its groups must have names, each a different one")
     return GroupedRelease(request, releases, dataset, charge, version)

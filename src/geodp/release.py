@@ -18,10 +18,12 @@ of ``N``, and sets of the same positions differ by one replacement at most. All 
 
 *Groups.* If labels are public, a replacement stays in its group, and the releases of all other groups do not change: all together
 cost as much as one (McSherry 2009). If they are private, adding or removing a member changes one group, and replacing one may
-change two, in each of which a member is added or removed: that costs as much as two releases. A person who may be in all
-groups is a member of each of them, so one change of the data changes the members of all groups by one each: the releases are
-about the same person and their costs add up. Each protects replacing one member or, if labels are private, adding one, removing
-one and replacing one.
+change two, in each of which a member is added or removed: that costs as much as two releases.
+
+*People in several groups* (``unit_in="all groups"``). In each group a person counts with the records of that group. A replaced
+person may change the release of every group, by a replacement if labels are public, and otherwise by being added, removed or
+replaced, which each release with a noisy count protects at the same cost. So this is a composition of as many releases as there
+are groups, each with an equal part of the privacy.
 
 *Several looks.* Each plan of a program, and each request of a chain, is a function of public numbers and of what was drawn
 before, so this is an adaptive composition, and costs add up. The whole price is known beforehand: the steps of a program declare
@@ -116,7 +118,7 @@ def takes(*options: type[Any]) -> Callable[[F], F]:
 
 
 #: Options that are not None if nothing is said.
-_DEFAULTS = {"neighbours": "replace", "labels": "public", "mechanism": "auto"}
+_DEFAULTS = {"neighbours": "replace", "labels": "public", "unit_in": "one group", "mechanism": "auto"}
 
 
 class Unread(NamedTuple):
@@ -153,12 +155,7 @@ def release_of(
 def protection(data: Dataset) -> dict[str, Any]:
     """Whom releases of these data protect, as a request says it."""
     unit: Unit = "record" if data.unit is None else "person"
-    return {
-        "unit": unit,
-        "neighbours": data.neighbours,
-        "labels": None if data.by is None else data.labels,
-        "unit_in": data.unit_in,
-    }
+    return {"unit": unit, "neighbours": data.neighbours, "labels": None if data.by is None else data.labels}
 
 
 # ---------------------------------------------------------------------- the budget
@@ -260,12 +257,14 @@ def run(
     account.check_open()
     members = data.open(request.manifold)
     groups = _groups(members) if request.labels else {None: (members, members.count)}
+    if request.labels and data.unit_in == "all groups":  # type: ignore[union-attr]  # a given value has no groups
+        request = replace(request, divided=len(groups))
     sizes = tuple(1 if request.hides_numbers else part.count for part, _ in groups.values())
     written = None if isinstance(data, Given) else members.dataset.notation(request.manifold)
     charges: list[int | None] = []
 
     def release(step: Request) -> Receipt | GroupedRelease:
-        each = step.for_group(len(groups)) if step.labels else step
+        each = step.of_group if step.labels else step
         parts = groups if step.labels == request.labels else {None: _together(data, step)}
         runs = {name: _Run(each, part, n, simulate) for name, (part, n) in parts.items()}
         if not charges:

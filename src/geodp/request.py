@@ -38,9 +38,9 @@ from geodp.noise.mechanism import Mechanism, Noise
 from geodp.noise.tangent import stretch_of_log
 from geodp.plans import Option, ShownPlan
 from geodp.privacy.cost import Cost, compose, cost_of
-from geodp.privacy.neighbours import Labels, Neighbours, Unit, UnitIn
+from geodp.privacy.neighbours import Labels, Neighbours, Unit
 from geodp.privacy.notions import Privacy, privacy_of
-from geodp.privacy.splitting import half, set_aside, split
+from geodp.privacy.splitting import set_aside, share_of
 
 #: The part of the privacy for a noisy count, if the number of records is private.
 COUNT_SHARE = 0.1
@@ -223,7 +223,8 @@ class Request:
     neighbours: str = "replace"
     #: With releases by group: whether it is public who is in which.
     labels: Labels | None = None
-    unit_in: UnitIn = "one group"
+    #: Over how many groups the privacy is divided, because each person may be in all of them; 1 if in one only.
+    divided: int = 1
     #: Whether this is what one group gets of a request by group.
     group: bool = False
     #: Whether it is a part of another request, which has settled how many members there are.
@@ -245,7 +246,7 @@ class Request:
         unit: Unit = "record",
         neighbours: str = "replace",
         labels: Labels | None = None,
-        unit_in: UnitIn = "one group",
+        divided: int = 1,
         group: bool = False,
         is_part: bool = False,
     ) -> None:
@@ -266,23 +267,20 @@ class Request:
         for name, given, choices in (
             ("unit", unit, get_args(Unit)),
             ("labels", labels, (None, *get_args(Labels))),
-            ("unit_in", unit_in, get_args(UnitIn)),
         ):
             if given not in choices:
                 raise ValueError(f"{name} must be one of {', '.join(map(str, choices))} but is {describe(given)}")
-        if unit_in == "all groups" and (labels is None or unit != "person"):
-            raise ValueError("unit_in says how many groups a person may be in: give unit and by too")
         if labels is not None and not statistic.by_group:
             raise ValueError(f"{statistic.words} is found for all groups together: leave out by, groups and labels")
         if neighbours not in ("replace", "add-remove") and (statistic.of_records or not is_line(neighbours)):
             choices = "replace or add-remove" if statistic.of_records else "a line of text that names them"
             raise ValueError(f"neighbours must be {choices} but is {describe(neighbours)}")
-        given = {
+        fields = {
             "statistic": statistic, "privacy": privacy, "mechanism": mechanism, "law": law, "coverage": coverage, "unit": unit,
-            "project": None if project is None else bool(project), "neighbours": neighbours, "labels": labels,
-            "unit_in": unit_in, "group": group, "is_part": is_part,
+            "project": None if project is None else bool(project), "neighbours": neighbours, "labels": labels, "group": group,
+            "divided": whole_number(divided, 1, "the number of groups"), "is_part": is_part,
         }  # fmt: skip
-        for name, value in given.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     # ------------------------------------------------------------------ whom it protects
@@ -310,27 +308,19 @@ class Request:
         if self.neighbours not in ("replace", "add-remove"):
             return self.neighbours
         change: Any = "add-remove" if self.labels == "private" and self.group else self.neighbours
-        also = change == "add-remove" and (self.labels is None or self.unit_in == "all groups")
+        also = change == "add-remove" and (self.labels is None or self.divided > 1)
         return str(Neighbours(change, self.unit, keeps_group=self.labels == "public", or_replace=also))
 
-    def for_group(self, groups: int) -> Request:
-        """What each of so many groups gets.
-
-        A person who may be in all groups is protected in each with an equal part of the privacy. If labels are private, a record
-        that changes its group leaves one group and enters another, so two releases must each protect it.
-        """
-        if groups not in self._for_group:
-            privacy = self.privacy
-            if self.unit_in == "all groups":
-                privacy = split(privacy, [1.0 / groups] * groups)[0]
-            elif self.labels == "private" and self.neighbours == "replace":
-                privacy = half(privacy)
-            self._for_group[groups] = replace(self, privacy=privacy, group=True)
-        return self._for_group[groups]
-
     @cached_property
-    def _for_group(self) -> dict[int, Request]:
-        return {}
+    def of_group(self) -> Request:
+        """What each group gets. :mod:`geodp.release` says why.
+
+        If labels are private, a record that changes its group leaves one group and enters another, so two releases must each
+        protect it. If persons may be in all groups, all releases must protect each of them.
+        """
+        changes = self.divided if self.divided > 1 else 2 if self.labels == "private" and self.neighbours == "replace" else 1
+        part = self.privacy if changes == 1 else share_of(self.privacy, (1.0 - 1e-12) / changes)  # sums of floats round up
+        return replace(self, privacy=part, group=True)
 
     # ------------------------------------------------------------------ parts
 
@@ -383,7 +373,7 @@ class Request:
         """The cost of the releases of groups of these sizes together, or of the only one."""
         if self.labels is None or self.statistic.chain:
             return self.cost(sizes[0])
-        each = self.for_group(len(sizes))
+        each = self.of_group
         return cost_of_groups([each.cost(n) for n in sizes], self)
 
     def check(self, n: int) -> None:
@@ -444,15 +434,15 @@ def cost_of_parts(costs: list[Cost], privacy: Privacy) -> Cost:
 
 
 def cost_of_groups(costs: list[Cost], request: Request) -> Cost:
-    """The cost of the releases of groups together: a record changes one group, or two if it may change its group, or all.
+    """The cost of the releases of groups together: a record changes one group, two if it may change its group, or all.
 
     If the groups have different costs, each is within the requested privacy, and so are all together.
     """
-    if request.unit_in == "all groups":
+    if request.divided > 1:
         return cost_of_parts(costs, request.privacy)
     if any(cost != costs[0] for cost in costs):
         return cost_of(request.privacy)
-    return cost_of_parts([costs[0]] * (1 if request.for_group(1).privacy == request.privacy else 2), request.privacy)
+    return cost_of_parts([costs[0]] * (1 if request.of_group.privacy == request.privacy else 2), request.privacy)
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,9 @@ class InFoundBall(Statistic):
     def search(self, request: Request, sizes: tuple[int, ...]) -> Request:
         """The search for a ball in which the statistic of groups of these sizes, or of all members, can be released."""
         later = self.later(request, start_of(self.start))
-        each = later if later.labels is None else later.for_group(len(sizes))
+        each = later if later.labels is None else later.of_group
         statistic = EnclosingBall(self.start, later.privacy, each, tuple(sorted(set(sizes))))
-        one: Any = {"mechanism": "auto", "law": None, "project": None, "coverage": 0.0, "labels": None, "unit_in": "one group"}
+        one: Any = {"mechanism": "auto", "law": None, "project": None, "coverage": 0.0, "labels": None, "divided": 1}
         return replace(request, statistic=statistic, privacy=_share(request.privacy, self.find), **one)
 
     def later(self, request: Request, ball: Ball) -> Request:

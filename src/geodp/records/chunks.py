@@ -119,6 +119,18 @@ def each_guarded(chunks: Callable[[], Iterable[A]]) -> Iterator[A]:
 
 
 @final
+@dataclass(frozen=True, eq=False, repr=False)
+class Stream:
+    """A known number of records in chunks, which can be read again."""
+
+    read: Callable[[], Iterator[Array]]
+    count: int
+
+    def __call__(self) -> Iterator[Array]:
+        return self.read()
+
+
+@final
 @dataclass(frozen=True, repr=False)
 class Labelled:
     """Chunks of points, each read together with labels of the same records. Without the labels they are chunks like others."""
@@ -163,7 +175,8 @@ def source_of(x: Any, manifold: Manifold, room: Room = np.empty) -> tuple[Callab
     _refuse(x)
     chunks = _chunks_of(x, manifold)
     if chunks is not None:
-        return (lambda: split(chunks(), manifold, room)), False
+        fits = isinstance(x, Stream) and 8 * x.count * math.prod(manifold.point_shape) <= _KEPT_IN_MEMORY
+        return (lambda: split(chunks(), manifold, room)), fits
     array = as_array(x)
     keep = 8 * array.size <= (_KEPT_FROM_DISK if _on_disk(array) else _KEPT_IN_MEMORY)
     if not keep:

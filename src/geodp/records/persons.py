@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
-from geodp.records.chunks import is_dask
+from geodp.records.chunks import Stream, is_dask
 from geodp.records.labels import Indices
-from geodp.records.rows import Rows, Stream, at_places
+from geodp.records.rows import Rows, at_places
 
 #: A function of records, and of where each person's records start, that returns one row a person.
 EachPerson = Callable[[Array, Indices], Array]

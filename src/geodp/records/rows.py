@@ -21,6 +21,7 @@ from geodp.manifolds import Manifold
 from geodp.records.chunks import (
     Labelled,
     LabelOf,
+    Stream,
     changed,
     check_shape,
     chunks_of,
@@ -47,18 +48,6 @@ class Rows:
     groups: Indices | None
     #: What tells the label of each number of a group.
     named: Coder
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class Stream:
-    """A known number of records in chunks, which can be read again."""
-
-    read: Callable[[], Iterator[Array]]
-    count: int
-
-    def __call__(self) -> Iterator[Array]:
-        return self.read()
 
 
 def read_rows(x: Any, unit: Any, by: Any, manifold: Manifold) -> Rows:
