@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, final
 
@@ -171,6 +171,17 @@ class Manifold(ABC):
     def raw_exp(self, p: Array, v: Array) -> Array:
         """The end of the geodesic that leaves ``p`` with velocity ``v``, after unit time."""
 
+    def raw_kept_exp(self, p: Array, v: Array) -> Array:
+        """:meth:`raw_exp` in the form in which private values are kept until noise is added; all ``raw_`` maps read that form too.
+
+        It differs where an array of floats would lose digits of the point that decide how far apart two values are.
+        """
+        return self.raw_exp(p, v)
+
+    def raw_readable(self, points: Array) -> Array:
+        """The same points in the form for people, in which :meth:`raw_exp` returns them."""
+        return points
+
     @abstractmethod
     def raw_log(self, p: Array, q: Array) -> Array:
         """The velocity at ``p`` of the shortest geodesic to ``q``; NaN if ``q`` is in the cut locus of ``p``."""
@@ -225,6 +236,13 @@ class Manifold(ABC):
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
         """The same bound for all ``p`` and ``q`` within ``radius`` of ``center``."""
         return self.log_rounding(center, 2.0 * radius)
+
+    def reading_rounding(self, x: Array) -> float:
+        """How far the point that ``raw_log`` takes ``x`` for may be from that of the floats, if that is not in :meth:`log_rounding`.
+
+        The first is then what clipping, sensitivity and noise are about, since it is a function of ``x`` alone.
+        """
+        return 0.0
 
     def rounding_reach(self, p: Array, v: Array) -> Array:
         """For each computed logarithm ``v`` at ``p``, a reach for which :meth:`log_rounding` holds: its length, or less.
@@ -462,8 +480,14 @@ class Manifold(ABC):
         return float(np.broadcast_to(values, leading)[index])
 
     def __repr__(self) -> str:
-        parameters = fields(cast(Any, self))  # every manifold is a dataclass
-        return f"{type(self).__name__}({', '.join(str(getattr(self, parameter.name)) for parameter in parameters)})"
+        written = []
+        for field in fields(cast(Any, self)):  # every manifold is a dataclass
+            value = getattr(self, field.name)
+            if field.default is MISSING:
+                written.append(str(value))
+            elif value != field.default:
+                written.append(f"{field.name}={value}")
+        return f"{type(self).__name__}({', '.join(written)})"
 
 
 def _scalar(values: Array) -> Array | float:

@@ -102,7 +102,7 @@ class GroupEvaluator(ABC):
     def advance(self, points: Array, steps: Array, records: Array, starts: Integers) -> GroupPass:
         """The pass at the ends of steps, which are moved to the boundary of the ball if outside. A zero step does not move."""
         still = ~steps.any(axis=-1)
-        moved = self.manifold.raw_exp(points, self.manifold.raw_tangent(points, steps))
+        moved = self.manifold.raw_kept_exp(points, self.manifold.raw_tangent(points, steps))
         moved[still] = points[still]
         outside = ~(self.manifold.raw_dist(self.ball.center, moved) <= self.ball.radius)
         if outside.any():

@@ -138,7 +138,7 @@ class Evaluator(ABC):
     def move(self, ball: Ball, p: Array, step: Array) -> Array:
         """The end of a step given in coordinates, moved to the boundary of the ball if it is outside."""
         manifold = ball.manifold
-        point = manifold.raw_exp(p, manifold.raw_tangent(p, step))
+        point = manifold.raw_kept_exp(p, manifold.raw_tangent(p, step))
         inside = manifold.raw_dist(ball.center, point) <= ball.radius
         return point if inside else ball.clip_chunk(point[None])[0]
 
