@@ -101,13 +101,12 @@ class Correlation(FlatChart):
         >>> Correlation(2, shrink=0.1).shrunk(np.ones((2, 2))).tolist()
         [[1.0, 0.9], [0.9, 1.0]]
         """
-        return (1.0 - self.shrink) * self.raw_project(x) + self.shrink * np.eye(self.k)
+        projected = self.raw_project(x)
+        return projected if self.shrink == 0.0 else (1.0 - self.shrink) * projected + self.shrink * np.eye(self.k)
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
-        diagonal = np.diagonal(x, axis1=-2, axis2=-1)
-        worst = np.take_along_axis(diagonal, np.abs(diagonal - 1.0).argmax(axis=-1)[..., None], axis=-1)[..., 0]
+        worst, off = self._defects(x)
         yield Requirement(np.abs(worst - 1.0) <= TOLERANCE, worst, "the diagonal must be 1 but an entry is {:.6g}")
-        off = np.abs(x - transpose(x)).max(axis=(-1, -2))
         yield Requirement(off <= TOLERANCE, off, "the matrix must be symmetric but differs from its transpose by {:.3g}")
         safe = np.where(((np.abs(worst - 1.0) <= TOLERANCE) & (off <= TOLERANCE))[..., None, None], x, self.origin)
         shrunk = self.shrunk(safe)
@@ -115,6 +114,19 @@ class Correlation(FlatChart):
         sentence = f"the smallest eigenvalue must be above {least:.6g} but is {{:.6g}}"
         hint = "" if self.shrink else ": Correlation(k, shrink=0.01) takes singular matrices"
         yield Requirement(has_factor(shrunk), lambda: eigvalsh(self.raw_project(safe))[..., 0], sentence + hint)
+
+    @staticmethod
+    def _defects(x: Array) -> tuple[Array, Array]:
+        """The entry of the diagonal that is farthest from 1, and the largest difference from the transpose."""
+        diagonal = np.diagonal(x, axis1=-2, axis2=-1)
+        worst = np.take_along_axis(diagonal, np.abs(diagonal - 1.0).argmax(axis=-1)[..., None], axis=-1)[..., 0]
+        return worst, np.abs(x - transpose(x)).max(axis=(-1, -2))
+
+    def raw_reading(self, x: Array) -> Array:
+        # the chart itself finds matrices that are not positive definite, and without a second factorisation
+        worst, off = self._defects(x)
+        good = ((np.abs(worst - 1.0) <= TOLERANCE) & (off <= TOLERANCE)) | self._kept(x)
+        return np.where(good[..., None], self.raw_position(np.where(good[..., None, None], x, self.origin)), np.nan)
 
     def raw_project(self, x: Array) -> Array:
         scale = np.diagonal(x, axis1=-2, axis2=-1) ** -0.5
@@ -124,7 +136,7 @@ class Correlation(FlatChart):
 
     def raw_chart(self, x: Array) -> Array:
         values, vectors = eigh(self.shrunk(x))
-        return self.raw_coordinates(x, spectral(vectors, np.log(values)))
+        return self.raw_coordinates(x, (vectors * np.log(values)[..., None, :]) @ transpose(vectors))
 
     def raw_inverse(self, coordinates: Array) -> Array:
         shrunk = with_logarithm_off_the_diagonal(self.raw_tangent(self.origin, coordinates))

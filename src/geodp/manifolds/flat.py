@@ -79,6 +79,12 @@ class FlatChart(Manifold):
         shape = (*kept.shape, *(1,) * len(self.point_shape))
         return np.where(kept[..., None], flat, self.raw_chart(np.where(kept.reshape(shape), self.origin, x)))
 
+    def raw_reading(self, x: Array) -> Array:
+        """The coordinates of records of any values, not finite for those that are not points."""
+        valid = self.valid(x)
+        safe = np.where(valid.reshape(*valid.shape, *(1,) * len(self.point_shape)), x, self.origin)
+        return np.where(valid[..., None], self.raw_position(safe), np.nan)
+
     def raw_keep(self, coordinates: Array) -> Array:
         """The points with these coordinates, as private values are kept."""
         if not self.keeps_coordinates:
@@ -89,8 +95,8 @@ class FlatChart(Manifold):
         return flat.reshape(*coordinates.shape[:-1], *self.point_shape)
 
     def _kept(self, x: Array) -> NDArray[np.bool_]:
-        last = x[(..., *(-1,) * len(self.point_shape))]
-        return np.asarray(last == _KEPT) if self.keeps_coordinates else np.zeros(last.shape, dtype=np.bool_)
+        last = x.reshape(*x.shape[: x.ndim - len(self.point_shape)], math.prod(self.point_shape))[..., -1]
+        return np.asarray((last == _KEPT) & self.keeps_coordinates)
 
     def raw_readable(self, points: Array) -> Array:
         return self.raw_inverse(self.raw_position(points)) if self._kept(points).any() else points
@@ -116,10 +122,8 @@ class FlatChart(Manifold):
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         """By default a tangent vector is an array of its coordinates, filled up with zeros."""
-        leading, size = (
-            np.broadcast_shapes(p.shape[: p.ndim - len(self.point_shape)], coordinates.shape[:-1]),
-            math.prod(self.point_shape),
-        )
+        leading = np.broadcast_shapes(p.shape[: p.ndim - len(self.point_shape)], coordinates.shape[:-1])
+        size = math.prod(self.point_shape)
         flat = np.zeros((*leading, size))
         flat[..., : self.dim] = coordinates
         return flat.reshape(*leading, *self.point_shape)

@@ -172,9 +172,9 @@ class Manifold(ABC):
         """The end of the geodesic that leaves ``p`` with velocity ``v``, after unit time."""
 
     def raw_kept_exp(self, p: Array, v: Array) -> Array:
-        """:meth:`raw_exp` in the form in which private values are kept until noise is added; all ``raw_`` maps read that form too.
+        """:meth:`raw_exp` in the form in which private values are kept until noise is added.
 
-        It differs where an array of floats would lose digits of the point that decide how far apart two values are.
+        All ``raw_`` maps read it. It differs where an array of floats would lose digits that decide how far apart two values are.
         """
         return self.raw_exp(p, v)
 
@@ -238,9 +238,9 @@ class Manifold(ABC):
         return self.log_rounding(center, 2.0 * radius)
 
     def reading_rounding(self, x: Array) -> float:
-        """How far the point that ``raw_log`` takes ``x`` for may be from that of the floats, if that is not in :meth:`log_rounding`.
+        """How far the point that ``raw_log`` takes ``x`` for may be from the one of its floats, beyond :meth:`log_rounding`.
 
-        The first is then what clipping, sensitivity and noise are about, since it is a function of ``x`` alone.
+        Clipping, sensitivity and noise are then about the first, which is a function of ``x`` alone.
         """
         return 0.0
 

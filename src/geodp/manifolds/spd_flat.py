@@ -159,12 +159,11 @@ def _diagonal(matrix: Array) -> Array:
 
 
 def weighted_triangle(matrix: list[list[arb]], start: int = 0) -> list[arb]:
-    """The coordinates of :func:`vector_from_symmetric` over real numbers in intervals; with ``start`` 1 those off the diagonal."""
+    """:func:`vector_from_symmetric` over real numbers in intervals; with ``start`` 1 without the diagonal."""
     from flint import arb
 
-    return [
-        entry * arb(2).sqrt() if i < j else entry for i, row in enumerate(matrix) for j, entry in enumerate(row) if j >= i + start
-    ]
+    size, root = len(matrix), arb(2).sqrt()
+    return [matrix[i][j] if i == j else matrix[i][j] * root for i in range(size) for j in range(i + start, size)]
 
 
 def matrix_log(p: Array) -> Array:
