@@ -125,7 +125,7 @@ class Correlation(FlatChart):
     def raw_reading(self, x: Array) -> Array:
         # the chart itself finds matrices that are not positive definite, and without a second factorisation
         worst, off = self._defects(x)
-        good = ((np.abs(worst - 1.0) <= TOLERANCE) & (off <= TOLERANCE)) | self._kept(x)
+        good = ((np.abs(worst - 1.0) <= TOLERANCE) & (off <= TOLERANCE)) | self.is_kept(x)
         return np.where(good[..., None], self.raw_position(np.where(good[..., None, None], x, self.origin)), np.nan)
 
     def raw_project(self, x: Array) -> Array:
@@ -151,7 +151,7 @@ class Correlation(FlatChart):
     def raw_coordinates(self, p: Array, v: Array) -> Array:
         i, j = np.triu_indices(self.k, 1)
         coordinates = math.sqrt(0.5) * (v[..., i, j] + v[..., j, i])
-        return np.broadcast_to(coordinates, (*self._leading(p, v), self.dim))
+        return np.broadcast_to(coordinates, (*self.batch_shape(p, v), self.dim))
 
     def reading_rounding(self, x: Array) -> float:
         # the error of the eigenvalues over the smallest of them; the largest is at most k

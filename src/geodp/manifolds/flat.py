@@ -70,7 +70,7 @@ class FlatChart(Manifold):
 
     def raw_position(self, x: Array) -> Array:
         """The coordinates of points, also of those that are kept as coordinates."""
-        kept = self._kept(x)
+        kept = self.is_kept(x)
         if not kept.any():
             return self.raw_chart(x)
         flat = x.reshape(*kept.shape, -1)[..., : self.dim]
@@ -94,12 +94,13 @@ class FlatChart(Manifold):
         flat[..., -1] = _KEPT
         return flat.reshape(*coordinates.shape[:-1], *self.point_shape)
 
-    def _kept(self, x: Array) -> NDArray[np.bool_]:
+    def is_kept(self, x: Array) -> NDArray[np.bool_]:
+        """Which arrays hold coordinates in place of a point."""
         last = x.reshape(*x.shape[: x.ndim - len(self.point_shape)], math.prod(self.point_shape))[..., -1]
         return np.asarray((last == _KEPT) & self.keeps_coordinates)
 
     def raw_readable(self, points: Array) -> Array:
-        return self.raw_inverse(self.raw_position(points)) if self._kept(points).any() else points
+        return self.raw_inverse(self.raw_position(points)) if self.is_kept(points).any() else points
 
     def raw_difference(self, p: Array, q: Array) -> Array:
         """The coordinates of ``q`` minus those of ``p``."""
@@ -129,7 +130,7 @@ class FlatChart(Manifold):
         return flat.reshape(*leading, *self.point_shape)
 
     def raw_coordinates(self, p: Array, v: Array) -> Array:
-        leading = self._leading(p, v)
+        leading = self.batch_shape(p, v)
         flat = v.reshape(*v.shape[: v.ndim - len(self.point_shape)], math.prod(self.point_shape))
         return np.broadcast_to(flat[..., : self.dim], (*leading, self.dim))
 
@@ -143,9 +144,9 @@ class FlatChart(Manifold):
         """Right if coordinates are kept, or if the chart of a point in floats is as accurate as its coordinates."""
         return 8.0 * EPSILON * (math.sqrt(self.dim) + float(np.linalg.vector_norm(self.raw_position(p))) + reach)
 
-    def _all_requirements(self, x: Array) -> Iterator[Requirement]:
-        kept = self._kept(x)
-        return super()._all_requirements(np.where(kept.reshape(*kept.shape, *(1,) * len(self.point_shape)), self.origin, x))
+    def all_requirements(self, x: Array) -> Iterator[Requirement]:
+        kept = self.is_kept(x)
+        return super().all_requirements(np.where(kept.reshape(*kept.shape, *(1,) * len(self.point_shape)), self.origin, x))
 
     @property
     def chart_units(self) -> tuple[int | None, ...]:
@@ -154,7 +155,9 @@ class FlatChart(Manifold):
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
         from geodp.arithmetic.intervals import enclosed_vector
 
-        return [c + x for c, x in zip(enclosed_vector(self.raw_position(center)), v, strict=True)]
+        # eigen-decompositions branch where eigenvalues coincide: with the origin in the array, they take all branches
+        coordinates = self.raw_position(np.stack([center, self.origin]))[0]
+        return [c + x for c, x in zip(enclosed_vector(coordinates), v, strict=True)]
 
     def from_chart(self, x: Array) -> Array:
         coordinates = np.clip(x, -1e6, 1e6)

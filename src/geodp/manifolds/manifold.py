@@ -153,15 +153,16 @@ class Manifold(ABC):
 
     def raw_log_volume_density(self, p: Array, v: Array) -> Array:
         if not len(self.roots.forms):
-            return np.zeros(self._leading(p, v))
+            return np.zeros(self.batch_shape(p, v))
         return self.roots.log_density(self.raw_radial_part(p, v))
 
     def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
         if math.isinf(self.injectivity_radius):
-            return np.ones(self._leading(p, v), dtype=np.bool_)
+            return np.ones(self.batch_shape(p, v), dtype=np.bool_)
         return np.asarray((np.abs(self.raw_radial_part(p, v)) < self.roots.limits).all(axis=-1))
 
-    def _leading(self, p: Array, v: Array) -> tuple[int, ...]:
+    def batch_shape(self, p: Array, v: Array) -> tuple[int, ...]:
+        """The leading axes of points and tangent vectors together."""
         shape = np.broadcast_shapes(p.shape, v.shape)
         return shape[: len(shape) - len(self.point_shape)]
 
@@ -193,7 +194,7 @@ class Manifold(ABC):
     def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
         """The metric at ``p``; by default that of the ambient space."""
         flat = (x.reshape(*x.shape[: x.ndim - len(self.point_shape)], math.prod(self.point_shape)) for x in (u, v))
-        return np.vecdot(*flat) + np.zeros(self._leading(p, u))
+        return np.vecdot(*flat) + np.zeros(self.batch_shape(p, u))
 
     def raw_norm(self, p: Array, v: Array) -> Array:
         """Length of a tangent vector at ``p``."""
@@ -398,7 +399,7 @@ class Manifold(ABC):
     def check_point(self, x: ArrayLike) -> str | None:
         """``None`` if ``x`` holds points of the manifold, else a sentence about the first record that is not a point."""
         x = _real(x, self.point_shape, "x", self)
-        for requirement in self._all_requirements(x):
+        for requirement in self.all_requirements(x):
             if not requirement.met.all():
                 worst = tuple(int(i) for i in np.argwhere(~requirement.met)[0])
                 record = f"record {worst[0] if len(worst) == 1 else worst}: " if worst else ""
@@ -416,13 +417,14 @@ class Manifold(ABC):
         """Which records are points of the manifold: one bool a record."""
         x = _real(x, self.point_shape, "x", self)
         met = np.ones(x.shape[: x.ndim - len(self.point_shape)], dtype=np.bool_)
-        for requirement in self._all_requirements(x):
+        for requirement in self.all_requirements(x):
             met &= requirement.met
         return met
 
     # ------------------------------------------------------------------ reading input
 
-    def _all_requirements(self, x: Array) -> Iterator[Requirement]:
+    def all_requirements(self, x: Array) -> Iterator[Requirement]:
+        """:meth:`requirements`, and before them that all entries are finite."""
         axes = tuple(range(x.ndim - len(self.point_shape), x.ndim))
         finite = np.asarray(np.isfinite(x).all(axis=axes))
         missing = np.asarray((~np.isfinite(x)).sum(axis=axes), dtype=np.float64)
