@@ -665,7 +665,7 @@ def _exact_log(manifold: Manifold, p: Array, q: Array, start: Array) -> list[arb
 
 
 def _flipped(manifold: Manifold, x: Array, enlarged: float, rng: np.random.Generator) -> Array:
-    """Points whose entries differ by ``enlarged`` half units in the last place of the largest, or on a flat chart in their own."""
+    """Points with entries off by ``enlarged`` half units in the last place of the largest, or on a flat chart in their own."""
     size = np.abs(x) if isinstance(manifold, FlatChart) else np.abs(x).max(axis=tuple(range(1, x.ndim)), keepdims=True)
     return manifold.raw_project(x + enlarged * 2.0**-53 * size * rng.uniform(-1.0, 1.0, size=x.shape))
 

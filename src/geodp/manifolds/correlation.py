@@ -150,8 +150,7 @@ class Correlation(FlatChart):
 
     def raw_coordinates(self, p: Array, v: Array) -> Array:
         i, j = np.triu_indices(self.k, 1)
-        coordinates = math.sqrt(0.5) * (v[..., i, j] + v[..., j, i])
-        return np.broadcast_to(coordinates, (*self.batch_shape(p, v), self.dim))
+        return math.sqrt(0.5) * (v[..., i, j] + v[..., j, i]) + np.zeros((*self.batch_shape(p, v), 1))
 
     def reading_rounding(self, x: Array) -> float:
         # the error of the eigenvalues over the smallest of them; the largest is at most k

@@ -130,9 +130,8 @@ class FlatChart(Manifold):
         return flat.reshape(*leading, *self.point_shape)
 
     def raw_coordinates(self, p: Array, v: Array) -> Array:
-        leading = self.batch_shape(p, v)
         flat = v.reshape(*v.shape[: v.ndim - len(self.point_shape)], math.prod(self.point_shape))
-        return np.broadcast_to(flat[..., : self.dim], (*leading, self.dim))
+        return flat[..., : self.dim] + np.zeros((*self.batch_shape(p, v), 1))
 
     def raw_move_origin(self, p: Array, x: Array) -> Array:
         return self.raw_inverse(self.raw_position(p) + self.raw_position(x))

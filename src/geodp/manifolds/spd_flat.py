@@ -136,7 +136,7 @@ class SPDLogCholesky(FlatChart, PositiveDefinite):
         return lower
 
     def raw_coordinates(self, p: Array, v: Array) -> Array:
-        return np.broadcast_to(v[(..., *np.tril_indices(self.k))], (*self.batch_shape(p, v), self.dim))
+        return v[(..., *np.tril_indices(self.k))] + np.zeros((*self.batch_shape(p, v), 1))
 
     def raw_project(self, x: Array) -> Array:
         return symmetric(x)
