@@ -1,0 +1,1 @@
+"""Generators of requests: what needs several looks at the records."""
