@@ -1,255 +1,402 @@
+r"""The median of few records, by noisy steps towards them: no ball, no clipping, no theorem about curvature.
+
+*Public*: the manifold or the wide ball, the number of records ``n``, the budget, and every answer. *Private*: the records.
+*Neighbours*: data sets of the same size that differ by replacing one record.
+
+**One kind of request.** At a point ``p`` with a threshold ``h`` a record ``x`` with ``v = log_p(x)`` becomes the vector
+``(v/max(|v|, h), sqrt(1 - min(|v|/h, 1)^2))`` in ``R^(d+1)``. It has length 1 or less: a near record points up, a far one
+points to where it is. The mean of the first part is the gradient of the median, smoothed near the records (Huber's location).
+That of the last coordinate, the *nearness*, says whether the threshold is too wide, and costs nothing: a record still moves
+within the unit ball.
+
+**Theorem.** With noise for a sum of sensitivity 2, all answers together cost at most the budget: Gaussian noise in rho (and in
+Gaussian privacy: the squares of mu add up to twice that), Laplace noise in epsilon. *Proof.* Given the earlier answers, point,
+threshold and cost are constants. Each row is a function of one record alone, whatever the manifold, and has length at most 1
+(:func:`on_grid`), so replacing a record moves the sum by at most 2; opposite records beyond the threshold reach this. Costs may
+be chosen as one goes, because their sum never exceeds a total fixed beforehand (Feldman and Zrnic 2021; Smith and Thakurta
+2022; Rogers et al. 2016). Everything else is computed from public numbers and answers. QED A record that is invalid, or has no
+logarithm, counts as 0. Curvature and the accuracy of logarithms matter for the error only. With several records a person,
+average the rows of each, put the averages on the grid again, and let ``n`` be the number of persons.
+"""
+
 from __future__ import annotations
 
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, final
 
 import numpy as np
 
-from geodp.arithmetic.gamma import gamma_probabilities, gamma_quantile
+from geodp.arithmetic.gamma import gamma_quantile
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 
-#: The radii of a scale.
+#: Radii of the first scale: each is this many times smaller than the one before.
 RATIO, RADII = 1.2, 100
-_BITS = 40
-_SHRINK = 1.0 - 2.0**-30
+#: No program asks more often: a gradient costs at least :data:`_LEAST` of the budget.
+MOST_REQUESTS = 54
+#: The least and the most of the budget for a gradient on the way, and the most for the first scale.
+_LEAST, _MOST, _MOST_SCALE = 0.02, 0.25, 0.1
+#: A choice with ``epsilon = _TOLD/n`` finds the scale.
+_TOLD = 22.2
+#: Part of the budget for the projected mean, where there is one.
+_START = 0.1
+#: On the way: the length of the noise of a gradient (1 is that of the gradient far away), Laplace and Gaussian, ...
+_NOISE = (0.45, 0.7)
+#: ... and the most for one coordinate.
+_MOST_DEVIATION = 0.25
+#: After each round among the records the next one costs so many times as much, with Laplace and with Gaussian noise.
+_GROWTH = (2.0, 1.6)
+#: Thresholds are not below this part of the first one.
+_FINEST = 1e-10
 
 
-def grid(n: int) -> float:
-    return 2.0 ** min(_BITS, 52 - (n - 1).bit_length())
+# ---------------------------------------------------------------------- rows of records
 
 
 def on_grid(rows: Array, n: int) -> Array:
-    cells = grid(n)
-    rounded = np.trunc(rows * (_SHRINK * cells)) / cells
-    kept = np.vecdot(rounded, rounded) <= 1.0 - 2.0**-31
+    """Rows of length at most 1, as multiples of ``2^-g`` that are *exactly* no longer than 1, and whose sums are exact.
+
+    *Length.* Rows shrink by ``2^-30`` and are rounded towards zero. Then a row is kept only if its squared length, in
+    floats, is at most ``1 - 2^-31``. A float sum of ``d`` squares is off by a relative ``(d + 1) 2^-53`` at most, which is below
+    ``2^-31`` up to millions of dimensions. So the true length is at most 1, however the row came about; all else is 0.
+
+    *Sums.* ``n 2^g <= 2^52``, so every partial sum of ``n`` rows is a multiple of ``2^-g`` below ``2^53 2^-g``, which a float
+    holds: no sum is rounded, in any order, and the released sum needs no allowance for rounding.
+    """
+    cells = 2.0 ** min(40, 52 - (n - 1).bit_length())
+    with np.errstate(all="ignore"):
+        rounded = np.trunc(rows * ((1.0 - 2.0**-30) * cells)) / cells
+        kept = np.vecdot(rounded, rounded) <= 1.0 - 2.0**-31  # false for NaN
     return np.where(kept[..., None], rounded, 0.0)
 
 
-def logarithms(manifold: Manifold, point: Array, records: Array) -> Array:
-    """Coordinates of the logarithms, NaN for what has none."""
-    mask = manifold.valid(records).reshape(-1, *(1,) * len(manifold.point_shape))
+def lifted(manifold: Manifold, point: Array, threshold: float, n: int, records: Array) -> Array:
+    """The row of each record, ``d + 1`` numbers on the grid. Never raises for any value."""
+    logs = _logarithms(manifold, point, records)
     with np.errstate(all="ignore"):
-        rows = _logarithms(manifold, point, np.where(mask, records, manifold.origin))
-    return np.where(mask.reshape(-1, 1) & np.isfinite(rows).all(axis=1, keepdims=True), rows, np.nan)
-
-
-def _logarithms(manifold: Manifold, point: Array, records: Array) -> Array:
-    try:
-        return manifold.raw_coordinates(point, manifold.raw_log(point, records))
-    except np.linalg.LinAlgError:
-        if len(records) == 1:
-            return np.full((1, manifold.dim), np.nan)
-        half = len(records) // 2
-        return np.concatenate([_logarithms(manifold, point, part) for part in (records[:half], records[half:])])
-
-
-def psi(manifold: Manifold, point: Array, threshold: float, n: int, records: Array) -> Array:
-    rows = logarithms(manifold, point, records)
-    with np.errstate(all="ignore"):
-        length = np.linalg.vector_norm(rows, axis=1, keepdims=True)
-        rows = rows / np.maximum(length, threshold)
-    return on_grid(np.where(np.isfinite(rows), rows, 0.0), n)
+        length = np.linalg.vector_norm(logs, axis=1, keepdims=True)
+        height = np.sqrt(np.maximum(1.0 - (length / threshold) ** 2, 0.0))
+        return on_grid(np.concatenate([logs / np.maximum(length, threshold), height], axis=1), n)
 
 
 def closeness(manifold: Manifold, point: Array, radii: Array, records: Array) -> Array:
-    rows = logarithms(manifold, point, records)
+    """For each record and radius, how well the radius fits its distance: a multiple of 1/16 from 0 to 1.
+
+    It is 1 up to a factor of 1.3 and 0 from a factor of 4 on. Replacing one record changes a sum over records by at most 1, so
+    also the sum rounded down to a whole number: the score of a radius in the exponential mechanism. The sums are exact.
+    """
+    logs = _logarithms(manifold, point, records)
     with np.errstate(all="ignore"):
-        length = np.maximum(np.linalg.vector_norm(rows, axis=1, keepdims=True), radii[-1])
-        off = np.abs(np.log(length / radii))
-        near = np.minimum(1.0, (math.log(4.0) - off) / math.log(4.0 / 1.3))
-        return np.floor(16.0 * np.where(near > 0.0, near, 0.0)) / 16.0
+        length = np.maximum(np.linalg.vector_norm(logs, axis=1, keepdims=True), radii.min())
+        fit = (math.log(4.0) - np.abs(np.log(length / radii))) / math.log(4.0 / 1.3)
+        return np.floor(16.0 * np.where(fit > 0.0, np.minimum(fit, 1.0), 0.0)) / 16.0
+
+
+def _logarithms(manifold: Manifold, point: Array, records: Array) -> Array:
+    """Coordinates of the logarithms at a point; NaN for records that are invalid or have none."""
+    valid = manifold.valid(records)
+    safe = np.where(valid.reshape(-1, *(1,) * len(manifold.point_shape)), records, manifold.origin)
+    with np.errstate(all="ignore"):
+        return np.where(valid[:, None], _coordinates(manifold, point, safe), np.nan)
+
+
+def _coordinates(manifold: Manifold, point: Array, records: Array) -> Array:
+    try:
+        return manifold.raw_coordinates(point, manifold.raw_log(point, records))
+    except np.linalg.LinAlgError:  # of one record among them
+        if len(records) == 1:
+            return np.full((1, manifold.dim), np.nan)
+        half = len(records) // 2
+        return np.concatenate([_coordinates(manifold, point, part) for part in (records[:half], records[half:])])
+
+
+# ---------------------------------------------------------------------- requests
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Start:
+    """Asks for a first point on a compact space: the projected mean. Its answer is a point."""
+
     cost: float
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Scale:
+    """Asks for the scale of distances from a point: a radius chosen by :func:`closeness`. Its answer is a radius."""
+
     point: Array
     top: float
     cost: float
 
     @property
     def radii(self) -> Array:
-        return self.top * RATIO ** -np.arange(RADII)
+        return self.top * RATIO ** -np.arange(RADII, dtype=np.float64)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Gradient:
+    """Asks for the sum of :func:`lifted` rows. Its answer is that sum with noise, divided by ``n``: ``d + 1`` numbers."""
+
     point: Array
     threshold: float
     cost: float
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Near:
-    point: Array
-    radius: float
-    cost: float
+Request = Start | Scale | Gradient
+
+
+# ---------------------------------------------------------------------- the program
 
 
 @final
 @dataclass(frozen=True)
-class Prices:
-    """What noise and choices cost."""
+class Shape:
+    """Gaussian records in ``R^dim``, and a threshold of so many times their median distance.
 
-    n: int
+    ``nearness`` is the mean height of their rows. ``slope``, over the threshold, is the derivative of their gradient at the
+    centre: a step of ``threshold/slope`` times the gradient leads to it (Newton). ``median`` is for standard deviation 1.
+    """
+
     dim: int
-    pure: bool
-    sensitivity: float = 2.0
+    threshold: float = 1.0
 
-    def noise(self, cost: float, dim: int | None = None) -> float:
-        """Root mean square length of the noise of a mean of psi."""
-        d = self.dim
-        return self.sensitivity / self.n * (math.sqrt(d * (d + 1.0)) / cost if self.pure else math.sqrt(d / (2.0 * cost)))
+    @cached_property
+    def median(self) -> float:
+        return math.sqrt(2.0 * gamma_quantile(0.5 * self.dim, 0.5))
 
-    def of_noise(self, length: float) -> float:
-        unit = self.noise(1.0)
-        return unit / length if self.pure else (unit / length) ** 2
+    @cached_property
+    def _law(self) -> tuple[Array, Array]:
+        """Distances over the threshold, and their probabilities."""
+        v = (np.arange(20_000) + 0.5) / 20_000 * (self.median + 12.0)
+        log = (self.dim - 1.0) * np.log(v / self.median) - 0.5 * (v**2 - self.median**2)
+        return v / (self.threshold * self.median), np.exp(log) / np.exp(log).sum()
 
-    def of_choice(self, epsilon: float) -> float:
-        return epsilon if self.pure else epsilon**2 / 8.0
+    @cached_property
+    def nearness(self) -> float:
+        t, weights = self._law
+        return float(weights @ np.sqrt(np.maximum(1.0 - t**2, 0.0)))
+
+    @cached_property
+    def slope(self) -> float:
+        t, weights = self._law
+        return float(weights @ np.where(t < 1.0, 1.0, (1.0 - 1.0 / self.dim) / t))
 
 
-def clamp(x, low, high):
-    return min(max(x, low), high)
-
-
-def slope(dim: int, threshold: float = 1.0) -> float:
-    """Slope of the mean of psi."""
-    median = 2.0 * gamma_quantile(0.5 * dim, 0.5)
-    x = 0.5 * median * threshold**2
-    inside = gamma_probabilities(0.5 * dim, x)[0]
-    if dim == 1:
-        return inside
-    inverse = math.exp(math.lgamma(0.5 * dim - 0.5) - math.lgamma(0.5 * dim)) / math.sqrt(2.0)
-    return inside + (1.0 - 1.0 / dim) * math.sqrt(2.0 * x) * inverse * gamma_probabilities(0.5 * dim - 0.5, x)[1]
+shape = lru_cache(maxsize=64)(Shape)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Centre:
+class Median:
+    """What a descent found. Everything here is computed from answers.
+
+    ``scale`` is about the median distance of the records from the point, and ``noise`` the root mean square length of
+    the noise in it. ``last`` is the last answer, made at ``seen`` with ``threshold`` and a noise of ``deviation`` for each number.
+    """
+
     point: Array
     scale: float
     noise: float
-    gradient: Array
-    gradient_noise: float
-    extra: Any = None
+    seen: Array
+    threshold: float
+    last: Array
+    deviation: float
+    descent: Descent
+
+    @property
+    def remaining(self) -> float:
+        """Length of the last gradient without its noise: near 1 if most records are still in one direction, near 0 among them."""
+        square = float(self.last[:-1] @ self.last[:-1]) - (len(self.last) - 1) * self.deviation**2
+        return math.sqrt(max(square, 0.0))
+
+    @property
+    def arrived(self) -> bool:
+        return self.remaining < 0.5
+
+    def error_quantile(self, q: float = 0.95) -> float:
+        """*Approximate*: a distance from the Huber location of the records that noise passes with probability ``1 - q``.
+
+        Steps are of the right length for Gaussian records. For others the nearness, less two deviations, says how much longer
+        they should have been. It also assumes that the walk arrived.
+        """
+        shape = self.descent.shape
+        near = float(self.last[-1]) - 2.0 * self.deviation
+        factor = shape.nearness / min(max(near, 0.1 * shape.nearness), shape.nearness)
+        bias = self.threshold * self.remaining / 3.0
+        return math.hypot(factor * self.noise * self.descent.tail(q), bias)
+
+    def guaranteed(self, q: float = 0.95) -> float:
+        r"""On spaces of no positive curvature: the Huber location for ``threshold`` is within this of ``seen``, by ``q``.
+
+        Infinite if nothing can be guaranteed.
+
+        *Proof.* Let ``F`` be the mean over records of ``f(dist)`` with ``f(t) = t^2/(2h)`` up to ``h`` and ``t - h/2`` beyond.
+        It is convex, and its gradient is minus the mean of the first parts of the rows. By Hessian comparison a record
+        contributes at least ``1/h`` to the second derivative along a geodesic wherever it is within ``h``. Within ``r h`` of
+        ``seen`` that holds for all records within ``(1 - r) h`` of it. If their part of all is ``m``, and the gradient at ``seen``
+        is at most ``g < r m`` long, then on the geodesic to the least point of ``F`` the derivative is positive at ``r h``. So
+        this point is nearer. As rows are at most ``c = sqrt(1 - (1 - r)^2)`` high beyond ``(1 - r) h``, the nearness is at most
+        ``m + (1 - m) c``, which bounds ``m`` from below. Each of the two noises passes its bound with probability
+        ``(1 - q)/2``. QED
+        """
+        d, half = len(self.last) - 1, 0.5 + 0.5 * q
+        g = float(np.linalg.norm(self.last[:-1])) + math.sqrt(d) * self.deviation * self.descent.tail(half)
+        near = float(self.last[-1]) - math.sqrt(d) * self.deviation * self.descent.tail(half)
+        r = np.linspace(1e-4, 1.0, 10_000)
+        c = np.sqrt(1.0 - (1.0 - r) ** 2)
+        enough = r[:-1] * (near - c[:-1]) > g * (1.0 - c[:-1])
+        return self.threshold * float(r[np.argmax(enough)]) if enough.any() else math.inf
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class Descent:
-    place: Any
+    """The program: it asks, and is sent the answers.
+
+    *The way.* It starts at the centre of the wide ball, or at the projected mean. Each round asks for a gradient at a low cost,
+    and steps by the threshold times the gradient, shortened for its noise; on negatively curved spaces no step is longer than one
+    at a slightly wrong angle may be. Then the threshold shrinks by ``exp(-nearness)``. With Laplace noise the first threshold
+    is a scale chosen privately, because rounds are dear. With Gaussian noise it is the radius, and the program consists of
+    Gaussian noise alone, so that under (epsilon, delta) its exact curve can be used.
+
+    *Among the records.* Far from the records the mean of all rows has length 1: they all point one way, or up. Among them it is
+    short, because they point in all directions. Once the answer is shorter than ``sqrt(1/2)``, less its noise, the next
+    round costs more, steps are those of Newton, and the threshold follows the records:
+    the nearness settles where that of Gaussian records would. A longer answer returns to the low cost. The last round takes
+    what is left of the budget.
+
+    *The result* is the mean of the points proposed since then, with weights ``1/(noise^2 + (step/3)^2)``.
+
+    ``threshold`` is that of the Huber location in median distances: larger ones are nearer to the mean, and less robust.
+    ``guarantee`` is the part of the budget for a last gradient at the result, for :meth:`Median.guaranteed`.
+    ``sensitivity`` is 2 for replacing a record, and 1 if ``n`` was itself released.
+    """
+
+    place: Ball | Manifold
     n: int
     budget: float
     pure: bool
     threshold: float = 1.0
-    tune: Any = None
+    guarantee: float = 0.0
+    sensitivity: float = 2.0
 
-    @cached_property
-    def manifold(self):
+    @property
+    def manifold(self) -> Manifold:
         return self.place.manifold if isinstance(self.place, Ball) else self.place
 
+    @property
+    def shape(self) -> Shape:
+        return shape(self.manifold.dim, self.threshold)
+
+    def deviation(self, cost: float) -> float:
+        """Standard deviation of each number of an answer to a gradient of this cost."""
+        unit = self.sensitivity / self.n
+        return unit * math.sqrt(self.manifold.dim + 2.0) / cost if self.pure else unit / math.sqrt(2.0 * cost)
+
+    def tail(self, q: float) -> float:
+        """The quantile of the length of noise over its root mean square."""
+        d = self.manifold.dim
+        return gamma_quantile(d, q) / math.sqrt(d * (d + 1.0)) if self.pure else math.sqrt(2.0 * gamma_quantile(0.5 * d, q) / d)
+
     @cached_property
-    def prices(self):
-        return Prices(self.n, self.manifold.dim, self.pure)
+    def walking_cost(self) -> float:
+        """What a gradient costs on the way."""
+        deviation = min(_NOISE[not self.pure] / math.sqrt(self.manifold.dim), _MOST_DEVIATION)
+        unit = self.deviation(1.0) / deviation
+        return min(max(unit if self.pure else unit**2, _LEAST * self.budget), _MOST * self.budget)
 
-    def t(self, name, default):
-        return (self.tune or {}).get(name, default)
-
-    def move(self, point, step):
-        m = self.manifold
-        with np.errstate(all="ignore"):
-            there = m.raw_project(m.raw_exp(point, m.raw_tangent(point, step)))
-        if not (np.isfinite(there).all() and m.valid(there[None])[0]):
-            return point
-        return self.place.clip_chunk(there[None])[0] if isinstance(self.place, Ball) else there
-
-    def run(self):
-        m, B = self.manifold, self.budget * (1 - 1e-12)
-        choice = self.prices.of_choice(self.t("ec", 22.2) / self.n)
+    def run(self) -> Generator[Request, Any, Median]:
+        left = self.budget * (1.0 - 1e-12 - self.guarantee)  # the sum of all costs is rounded, and must not pass the budget
         if isinstance(self.place, Ball):
-            point, top = self.place.center, 2 * self.place.radius
-            cost = clamp(choice, 0.01 * B, 0.1 * B)
-            scale = yield Scale(point, top, cost)
-            left = B - cost
-            point, left = yield from self.walk(point, scale, left, B)
-            rounds_left = left
+            point, h = self.place.center, self.place.radius
+            if self.pure:
+                cost = min(max(_TOLD / self.n, 0.01 * self.budget), _MOST_SCALE * self.budget)
+                h = yield Scale(point, 2.0 * self.place.radius, cost)
+                left -= cost
         else:
-            top = m.diameter
-            cost = self.t("start", 0.1) * B
-            point = yield Start(cost)
-            left = B - cost
-        return (yield from self.refine(point, top, left))
-
-    def walk(self, point, scale, left, B):
-        p = self.prices
-        want = self.t("nu", 0.5 if self.pure else 0.6)
-        cost = clamp(p.of_noise(want), (0.01 if self.pure else 0.02) * B, 0.25 * B)
-        nu = p.noise(cost)
-        k = math.sqrt(-self.manifold.lowest_curvature)
-        longest = scale
-        if k > 0:
-            longest = min(scale, 1.5 * max(1.0, -math.log(math.tan(math.atan(nu) / 2))) / k)
-        stride, last, turns = longest, None, 0
-        end = B * (1 - self.t("walkpart", 0.5))
-        for r in range(60):
-            if left - cost < end: break
-            g = yield Gradient(point, stride / 2, cost)
+            point, h = (yield Start(_START * self.budget)), 0.25 * self.manifold.diameter
+            left -= _START * self.budget
+        least, cost = _FINEST * h, self.walking_cost
+        shape, root = self.shape, math.sqrt(self.manifold.dim)
+        proposals = _Proposals(self)
+        while True:
+            last = left < 2.0 * cost or not left > cost * (1.0 + _GROWTH[not self.pure])
+            cost = left if last else cost
+            answer = yield Gradient(point, h, cost)
             left -= cost
-            length = float(np.linalg.norm(g))
-            if length > 1: g = g / length
-            c = 1.0 if last is None else float(g @ last)
-            if last is None: pass
-            elif c < 0.3:
-                stride *= max(0.3, nu / math.sqrt(1 + nu * nu)); turns += 1
-                if turns >= 2 and length**2 - nu**2 < 0.16:
-                    break
-            elif c > 0.6: stride = min(1.5 * stride, longest)
-            last = g / np.linalg.norm(g)
-            point = self.move(point, stride / (1 + nu * nu) * g)
-        return point, left
-
-    def refine(self, point, top, left):
-        p, m, rest = self.prices, self.manifold, left
-        sc = clamp(p.of_choice(self.t("ec", 22.2) / self.n), 0.02 * rest, 0.08 * rest)
-        N = slope(m.dim, self.threshold)
-        left = rest - 2 * sc
-        if self.pure:
-            f = clamp(p.of_noise(0.15) / left, 0.05, 0.5)
-            shares = [f, 0.15, 0.85 - f]
-        else:
-            K = self.t("K", 4)
-            shares = [0.1] + [0.3 / (K - 2)] * (K - 2) + [0.6]
-        W = 0; mean = None; var = 0
-        for j, share in enumerate(shares):
-            if j < 2:
-                scale = yield Scale(point, top, sc)
-            h = scale * self.threshold
-            g = yield Gradient(point, h, share * left)
-            nu = p.noise(share * left)
-            length = float(np.linalg.norm(g))
-            raw = g
-            if length > 1: g = g / length
-            q = self.move(point, h / N * g)
-            e = h / N * min(length, 1)
-            w = 1 / ((nu * h / N) ** 2 + (e / 3) ** 2)
-            if mean is None: mean = q; W = w
+            deviation = self.deviation(cost)
+            among = float(answer @ answer) - len(answer) * deviation**2 < 0.5
+            gradient = answer[:-1] / max(1.0, float(np.linalg.norm(answer[:-1])))
+            if among or last:
+                step, noise = h / shape.slope, h / shape.slope * deviation * root
+                proposal = self.move(point, step * gradient)
+                proposals.add(proposal, noise, step * float(np.linalg.norm(gradient)))
+                cost *= _GROWTH[not self.pure]
             else:
-                W += w
-                step = m.raw_coordinates(mean, m.raw_log(mean, q))
-                if np.isfinite(step).all(): mean = self.move(mean, w / W * step)
-            var += w * w * (nu * h / N) ** 2
-            point = q
-        return Centre(mean, scale, math.sqrt(var) / W, raw, nu)
+                proposal = self.move(point, self._stride(h, deviation * root) * gradient)
+                proposals, cost = _Proposals(self), self.walking_cost
+            near = min(max(float(answer[-1]), -0.2), 1.0)
+            following = max(h * math.exp((shape.nearness if among or last else 0.0) - near), least)
+            if last:
+                break
+            point, h = proposal, following
+        if self.guarantee > 0.0:
+            point, h, cost = proposals.point, 2.0 * following, self.guarantee * self.budget
+            answer, deviation = (yield Gradient(point, h, cost)), self.deviation(cost)
+        return Median(proposals.point, following / self.threshold, proposals.noise, point, h, answer, deviation, self)
+
+    def _stride(self, h: float, noise: float) -> float:
+        stride = h / (1.0 + noise**2)
+        curvature = math.sqrt(-self.manifold.lowest_curvature)
+        if curvature == 0.0:
+            return stride
+        # at an angle a off, a geodesic comes nearer to its aim only up to the length -log tan(a/2) (the angle of parallelism)
+        return min(stride, 1.5 * max(1.0, -math.log(math.tan(0.5 * math.atan(noise)))) / curvature)
+
+    def move(self, point: Array, step: Array) -> Array:
+        """The end of a step, in the wide ball; a shorter step where floats cannot hold it, and in the end none."""
+        manifold = self.manifold
+        for _ in range(8):
+            try:
+                with np.errstate(all="ignore"):
+                    end = manifold.raw_project(manifold.raw_exp(point, manifold.raw_tangent(point, step)))
+                    if isinstance(self.place, Ball):
+                        end = self.place.clip_chunk(end[None])[0]
+                    back = np.linalg.norm(manifold.raw_coordinates(end, manifold.raw_log(end, point)))
+                    if back <= 1.01 * np.linalg.norm(step) and manifold.valid(end[None])[0]:
+                        return end
+            except np.linalg.LinAlgError:
+                pass
+            step = 0.5 * step
+        return point
+
+
+class _Proposals:
+    """The weighted mean of points, one after the other."""
+
+    def __init__(self, descent: Descent) -> None:
+        self._descent, self._weight, self._square = descent, 0.0, 0.0
+        self.point: Array = descent.manifold.origin
+
+    def add(self, point: Array, noise: float, length: float) -> None:
+        weight = 1.0 / (noise**2 + (length / 3.0) ** 2)
+        self._weight += weight
+        self._square += (weight * noise) ** 2
+        with np.errstate(all="ignore"):
+            manifold = self._descent.manifold
+            apart = manifold.raw_coordinates(self.point, manifold.raw_log(self.point, point))
+        if weight == self._weight or not np.isfinite(apart).all():
+            self.point = point
+        else:
+            self.point = self._descent.move(self.point, weight / self._weight * apart)
+
+    @property
+    def noise(self) -> float:
+        return math.sqrt(self._square) / self._weight
