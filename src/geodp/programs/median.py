@@ -83,6 +83,15 @@ def lifted(manifold: Manifold, point: Array, threshold: float, n: int, records: 
         return on_grid(np.concatenate([logs / np.maximum(length, threshold), height], axis=1), n)
 
 
+def counted(manifold: Manifold, point: Array, threshold: float, n: int, records: Array) -> Array:
+    """Like :func:`lifted`, but records within half the threshold have height ``sqrt(3)/2``, and others none: a count."""
+    logs = _logarithms(manifold, point, records)
+    with np.errstate(all="ignore"):
+        length = np.linalg.vector_norm(logs, axis=1, keepdims=True)
+        height = np.where(length <= 0.5 * threshold, math.sqrt(0.75), 0.0)
+        return on_grid(np.concatenate([logs / np.maximum(length, threshold), height], axis=1), n)
+
+
 def closeness(manifold: Manifold, point: Array, radii: Array, records: Array) -> Array:
     """For each record and radius, how well the radius fits its distance: a multiple of 1/16 from 0 to 1.
 
@@ -149,7 +158,17 @@ class Gradient:
     cost: float
 
 
-Request = Start | Scale | Gradient
+@final
+@dataclass(frozen=True, eq=False)
+class Check:
+    """Asks for the sum of :func:`counted` rows, like :class:`Gradient`."""
+
+    point: Array
+    threshold: float
+    cost: float
+
+
+Request = Start | Scale | Gradient | Check
 
 
 # ---------------------------------------------------------------------- the program
@@ -184,6 +203,12 @@ class Shape:
         return float(weights @ np.sqrt(np.maximum(1.0 - t**2, 0.0)))
 
     @cached_property
+    def inside(self) -> float:
+        """The part of the records within the threshold."""
+        t, weights = self._law
+        return float(weights[t < 1.0].sum())
+
+    @cached_property
     def slope(self) -> float:
         t, weights = self._law
         return float(weights @ np.where(t < 1.0, 1.0, (1.0 - 1.0 / self.dim) / t))
@@ -194,65 +219,93 @@ shape = lru_cache(maxsize=64)(Shape)
 
 @final
 @dataclass(frozen=True, eq=False)
+class Answer:
+    """An answered gradient; ``deviation`` is the standard deviation of the noise in each number of ``value``."""
+
+    point: Array
+    threshold: float
+    value: Array
+    deviation: float
+
+    @property
+    def gradient(self) -> Array:
+        return self.value[:-1]
+
+    @property
+    def nearness(self) -> float:
+        return float(self.value[-1])
+
+    @property
+    def concentration(self) -> float:
+        """The squared length without the noise, on average: 1 if all records are far, or all near, and less if we are among them."""
+        return float(self.value @ self.value) - len(self.value) * self.deviation**2
+
+    @property
+    def is_among(self) -> bool:
+        """Whether this point is more likely among the records than far from them."""
+        return self.concentration < 0.5
+
+    @property
+    def shows_arrival(self) -> bool:
+        """Whether the noise would hardly say so far from them."""
+        far = math.sqrt(4.0 * self.deviation**2 + 2.0 * len(self.value) * self.deviation**4)  # standard deviation there
+        return self.concentration < min(0.5, 1.0 - 2.0 * far)
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Median:
     """What a descent found. Everything here is computed from answers.
 
-    ``scale`` is about the median distance of the records from the point, and ``noise`` the root mean square length of
-    the noise in it. ``last`` is the last answer, made at ``seen`` with ``threshold`` and a noise of ``deviation`` for each number.
+    ``scale`` is about the median distance of the records from the point, and ``noise`` the root mean square length of the noise
+    in the point. ``last`` is the answer of the last round, and ``check`` that of the gradient for a guarantee, if there is one.
     """
 
     point: Array
     scale: float
     noise: float
-    seen: Array
-    threshold: float
-    last: Array
-    deviation: float
+    last: Answer
+    check: Answer | None
     descent: Descent
 
     @property
-    def remaining(self) -> float:
-        """Length of the last gradient without its noise: near 1 if most records are still in one direction, near 0 among them."""
-        square = float(self.last[:-1] @ self.last[:-1]) - (len(self.last) - 1) * self.deviation**2
-        return math.sqrt(max(square, 0.0))
-
-    @property
     def arrived(self) -> bool:
-        return self.remaining < 0.5
+        return self.last.shows_arrival
 
     def error_quantile(self, q: float = 0.95) -> float:
-        """*Approximate*: a distance from the Huber location of the records that noise passes with probability ``1 - q``.
+        """*Approximate*: the distance from the Huber location of the records is above this with probability ``1 - q``.
 
-        Steps are of the right length for Gaussian records. For others the nearness, less two deviations, says how much longer
-        they should have been. It also assumes that the walk arrived.
+        The steps are right for Gaussian records. Others bend the sum of distances less: this counts half of what Gaussian
+        records beyond the threshold contribute, and of those within it as many as the nearness shows, less two deviations.
+        It assumes that the walk arrived.
         """
-        shape = self.descent.shape
-        near = float(self.last[-1]) - 2.0 * self.deviation
-        factor = shape.nearness / min(max(near, 0.1 * shape.nearness), shape.nearness)
-        bias = self.threshold * self.remaining / 3.0
-        return math.hypot(factor * self.noise * self.descent.tail(q), bias)
+        shape, last = self.descent.shape, self.last
+        near = min(max(last.nearness - 2.0 * last.deviation, 0.1 * shape.nearness), shape.nearness) / shape.nearness
+        factor = shape.slope / (near * 0.5 * (shape.inside + shape.slope))
+        square = float(last.gradient @ last.gradient) - len(last.gradient) * last.deviation**2
+        return math.hypot(
+            factor * self.noise * self.descent.tail(q, len(last.gradient)), last.threshold * math.sqrt(max(square, 0.0)) / 3.0
+        )
 
     def guaranteed(self, q: float = 0.95) -> float:
-        r"""On spaces of no positive curvature: the Huber location for ``threshold`` is within this of ``seen``, by ``q``.
+        r"""On spaces of no positive curvature: how far the Huber location for ``check.threshold`` may be from the point, by ``q``.
 
         Infinite if nothing can be guaranteed.
 
-        *Proof.* Let ``F`` be the mean over records of ``f(dist)`` with ``f(t) = t^2/(2h)`` up to ``h`` and ``t - h/2`` beyond.
-        It is convex, and its gradient is minus the mean of the first parts of the rows. By Hessian comparison a record
-        contributes at least ``1/h`` to the second derivative along a geodesic wherever it is within ``h``. Within ``r h`` of
-        ``seen`` that holds for all records within ``(1 - r) h`` of it. If their part of all is ``m``, and the gradient at ``seen``
-        is at most ``g < r m`` long, then on the geodesic to the least point of ``F`` the derivative is positive at ``r h``. So
-        this point is nearer. As rows are at most ``c = sqrt(1 - (1 - r)^2)`` high beyond ``(1 - r) h``, the nearness is at most
-        ``m + (1 - m) c``, which bounds ``m`` from below. Each of the two noises passes its bound with probability
-        ``(1 - q)/2``. QED
+        *Proof.* Write ``h`` for that threshold. Let ``F`` be the mean over records of ``f(dist)`` with ``f(t) = t^2/(2h)`` up to
+        ``h`` and ``t - h/2`` beyond. It is convex, and its gradient is minus the mean of the first parts of the rows. By Hessian
+        comparison a record adds at least ``1/h`` to the second derivative along a geodesic wherever it is within ``h``.
+        Within ``r h`` of the point, ``r <= 1/2``, that holds for all records within ``h/2`` of it. If their part of all is ``m``
+        and the gradient at the point is shorter than ``r m``, then on the geodesic to the least point of ``F`` the derivative is
+        positive at ``r h``, so the least point is nearer. Gradient and ``sqrt(3)/2 m`` are both off by at most the length of
+        the noise, whose law is known. QED
         """
-        d, half = len(self.last) - 1, 0.5 + 0.5 * q
-        g = float(np.linalg.norm(self.last[:-1])) + math.sqrt(d) * self.deviation * self.descent.tail(half)
-        near = float(self.last[-1]) - math.sqrt(d) * self.deviation * self.descent.tail(half)
-        r = np.linspace(1e-4, 1.0, 10_000)
-        c = np.sqrt(1.0 - (1.0 - r) ** 2)
-        enough = r[:-1] * (near - c[:-1]) > g * (1.0 - c[:-1])
-        return self.threshold * float(r[np.argmax(enough)]) if enough.any() else math.inf
+        if self.check is None or self.descent.manifold.curvature > 0.0:
+            return math.inf
+        check = self.check
+        off = math.sqrt(len(check.value)) * check.deviation * self.descent.tail(q, len(check.value))
+        gradient, near = float(np.linalg.norm(check.gradient)) + off, (check.nearness - off) / math.sqrt(0.75)
+        return check.threshold * gradient / near if 2.0 * gradient <= near else math.inf
 
 
 @final
@@ -300,9 +353,8 @@ class Descent:
         unit = self.sensitivity / self.n
         return unit * math.sqrt(self.manifold.dim + 2.0) / cost if self.pure else unit / math.sqrt(2.0 * cost)
 
-    def tail(self, q: float) -> float:
-        """The quantile of the length of noise over its root mean square."""
-        d = self.manifold.dim
+    def tail(self, q: float, d: int) -> float:
+        """The quantile of the length of noise in ``R^d`` over its root mean square."""
         return gamma_quantile(d, q) / math.sqrt(d * (d + 1.0)) if self.pure else math.sqrt(2.0 * gamma_quantile(0.5 * d, q) / d)
 
     @cached_property
@@ -325,32 +377,28 @@ class Descent:
             left -= _START * self.budget
         least, cost = _FINEST * h, self.walking_cost
         shape, root = self.shape, math.sqrt(self.manifold.dim)
-        proposals = _Proposals(self)
-        while True:
+        proposals, last = _Proposals(self), False
+        while not last:
             last = left < 2.0 * cost or not left > cost * (1.0 + _GROWTH[not self.pure])
             cost = left if last else cost
-            answer = yield Gradient(point, h, cost)
+            answer = Answer(point, h, (yield Gradient(point, h, cost)), self.deviation(cost))
             left -= cost
-            deviation = self.deviation(cost)
-            among = float(answer @ answer) - len(answer) * deviation**2 < 0.5
-            gradient = answer[:-1] / max(1.0, float(np.linalg.norm(answer[:-1])))
-            if among or last:
-                step, noise = h / shape.slope, h / shape.slope * deviation * root
-                proposal = self.move(point, step * gradient)
-                proposals.add(proposal, noise, step * float(np.linalg.norm(gradient)))
+            among, noise = answer.is_among or last, answer.deviation * root
+            gradient = answer.gradient / max(1.0, float(np.linalg.norm(answer.gradient)))
+            step = h / shape.slope if among else self._stride(h, noise)
+            point = self.move(point, step * gradient)
+            if among:
+                proposals.add(point, step * noise, step * float(np.linalg.norm(gradient)))
                 cost *= _GROWTH[not self.pure]
             else:
-                proposal = self.move(point, self._stride(h, deviation * root) * gradient)
                 proposals, cost = _Proposals(self), self.walking_cost
-            near = min(max(float(answer[-1]), -0.2), 1.0)
-            following = max(h * math.exp((shape.nearness if among or last else 0.0) - near), least)
-            if last:
-                break
-            point, h = proposal, following
+            target = shape.nearness if among else 0.0
+            h = max(h * math.exp(target - min(max(answer.nearness, -0.2), 1.0)), least)
+        check = None
         if self.guarantee > 0.0:
-            point, h, cost = proposals.point, 2.0 * following, self.guarantee * self.budget
-            answer, deviation = (yield Gradient(point, h, cost)), self.deviation(cost)
-        return Median(proposals.point, following / self.threshold, proposals.noise, point, h, answer, deviation, self)
+            point, wide, cost = proposals.point, 2.0 * h, self.guarantee * self.budget
+            check = Answer(point, wide, (yield Check(point, wide, cost)), self.deviation(cost))
+        return Median(proposals.point, h / self.threshold, proposals.noise, answer, check, self)
 
     def _stride(self, h: float, noise: float) -> float:
         stride = h / (1.0 + noise**2)
