@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, Product, Rotations, Sphere
+from geodp import HPD, SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, Sphere, Torus
 from geodp.inputs import Array
 from geodp.programs.median import (
     MOST_REQUESTS,
@@ -119,6 +119,24 @@ def test_rows_are_on_the_grid_and_no_longer_than_one_in_exact_arithmetic(manifol
             exact = [Fraction(float(entry)) for entry in row]
             assert all((cells * entry).denominator == 1 for entry in exact)
             assert sum(entry**2 for entry in exact) <= 1
+
+
+@pytest.mark.parametrize(
+    "manifold", [*SPACES, SPD(2), SPD(5), Hyperbolic(2), Grassmann(2, 8), PlanarShapes(5), Torus(3), HPD(3)], ids=str
+)
+def test_a_row_depends_on_its_record_alone_to_the_last_bit(manifold: Manifold) -> None:
+    """Else replacing one record could move the rows of others: in a batch, alone, in another order, beside other records."""
+    rng = np.random.default_rng(7)
+    point, x = random_points(manifold, 1, rng)[0], wild(manifold, 61, rng)
+    x[4:20] = manifold.raw_project(
+        manifold.raw_exp(point, manifold.raw_tangent(point, 1e-7 * rng.standard_normal((16, manifold.dim))))
+    )
+    for rows in (lifted, counted):
+        found = rows(manifold, point, 0.7, 300, x)
+        assert np.array_equal(np.concatenate([rows(manifold, point, 0.7, 300, x[i : i + 1]) for i in range(len(x))]), found)
+        for size in (2, 7, 33, 60):
+            chosen = rng.permutation(len(x))[:size]
+            assert np.array_equal(rows(manifold, point, 0.7, 300, x[chosen]), found[chosen])
 
 
 def test_rows_that_are_too_long_count_as_nothing() -> None:

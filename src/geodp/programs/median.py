@@ -237,7 +237,7 @@ class Answer:
 
     @property
     def concentration(self) -> float:
-        """The squared length without the noise, on average: 1 if all records are far, or all near, and less if we are among them."""
+        """The squared length without noise: 1 if all records are far, or all are near, and less for a point among them."""
         return float(self.value @ self.value) - len(self.value) * self.deviation**2
 
     @property
@@ -288,9 +288,9 @@ class Median:
         )
 
     def guaranteed(self, q: float = 0.95) -> float:
-        r"""On spaces of no positive curvature: how far the Huber location for ``check.threshold`` may be from the point, by ``q``.
+        """How far from the point the Huber location for ``check.threshold`` may be, with probability ``q``.
 
-        Infinite if nothing can be guaranteed.
+        Infinite if nothing can be guaranteed, and where curvature may be positive.
 
         *Proof.* Write ``h`` for that threshold. Let ``F`` be the mean over records of ``f(dist)`` with ``f(t) = t^2/(2h)`` up to
         ``h`` and ``t - h/2`` beyond. It is convex, and its gradient is minus the mean of the first parts of the rows. By Hessian
