@@ -76,7 +76,7 @@ def on_grid(rows: Array, n: int) -> Array:
 
 def lifted(manifold: Manifold, point: Array, threshold: float, n: int, records: Array) -> Array:
     """The row of each record, ``d + 1`` numbers on the grid. Never raises for any value."""
-    logs = _logarithms(manifold, point, records)
+    logs = logarithms(manifold, point, records)
     with np.errstate(all="ignore"):
         length = np.linalg.vector_norm(logs, axis=1, keepdims=True)
         height = np.sqrt(np.maximum(1.0 - (length / threshold) ** 2, 0.0))
@@ -85,7 +85,7 @@ def lifted(manifold: Manifold, point: Array, threshold: float, n: int, records: 
 
 def counted(manifold: Manifold, point: Array, threshold: float, n: int, records: Array) -> Array:
     """Like :func:`lifted`, but records within half the threshold have height ``sqrt(3)/2``, and others none: a count."""
-    logs = _logarithms(manifold, point, records)
+    logs = logarithms(manifold, point, records)
     with np.errstate(all="ignore"):
         length = np.linalg.vector_norm(logs, axis=1, keepdims=True)
         height = np.where(length <= 0.5 * threshold, math.sqrt(0.75), 0.0)
@@ -98,14 +98,14 @@ def closeness(manifold: Manifold, point: Array, radii: Array, records: Array) ->
     It is 1 up to a factor of 1.3 and 0 from a factor of 4 on. Replacing one record changes a sum over records by at most 1, so
     also the sum rounded down to a whole number: the score of a radius in the exponential mechanism. The sums are exact.
     """
-    logs = _logarithms(manifold, point, records)
+    logs = logarithms(manifold, point, records)
     with np.errstate(all="ignore"):
         length = np.maximum(np.linalg.vector_norm(logs, axis=1, keepdims=True), radii.min())
         fit = (math.log(4.0) - np.abs(np.log(length / radii))) / math.log(4.0 / 1.3)
         return np.floor(16.0 * np.where(fit > 0.0, np.minimum(fit, 1.0), 0.0)) / 16.0
 
 
-def _logarithms(manifold: Manifold, point: Array, records: Array) -> Array:
+def logarithms(manifold: Manifold, point: Array, records: Array) -> Array:
     """Coordinates of the logarithms at a point; NaN for records that are invalid or have none."""
     valid = manifold.valid(records)
     safe = np.where(valid.reshape(-1, *(1,) * len(manifold.point_shape)), records, manifold.origin)
@@ -114,13 +114,24 @@ def _logarithms(manifold: Manifold, point: Array, records: Array) -> Array:
 
 
 def _coordinates(manifold: Manifold, point: Array, records: Array) -> Array:
+    # A row may depend on its place among the rows, as products of matrices do, but not on the other records: so where linear
+    # algebra fails for one record, the others are computed again in their places.
+    def direct(x: Array) -> Array:
+        return manifold.raw_coordinates(point, manifold.raw_log(point, x))
+
+    def fails(x: Array) -> bool:
+        try:
+            direct(x)
+        except np.linalg.LinAlgError:
+            return True
+        return False
+
     try:
-        return manifold.raw_coordinates(point, manifold.raw_log(point, records))
-    except np.linalg.LinAlgError:  # of one record among them
-        if len(records) == 1:
-            return np.full((1, manifold.dim), np.nan)
-        half = len(records) // 2
-        return np.concatenate([_coordinates(manifold, point, part) for part in (records[:half], records[half:])])
+        return direct(records)
+    except np.linalg.LinAlgError:
+        failed = np.array([fails(records[i : i + 1]) for i in range(len(records))])
+        mask = failed.reshape(-1, *(1,) * len(manifold.point_shape))
+        return np.where(failed[:, None], np.nan, direct(np.where(mask, point, records)))
 
 
 # ---------------------------------------------------------------------- requests
