@@ -50,6 +50,8 @@ _NOISE = (0.45, 0.7)
 _MOST_DEVIATION = 0.25
 #: After each round among the records the next one costs so many times as much, with Laplace and with Gaussian noise.
 _GROWTH = (2.0, 1.6)
+#: Part of the budget that the way may take if records are to be enough, and part of the rest that counts in the result.
+_WAY, _COUNTS = (0.65, 0.4), (0.6, 1.0)
 #: Thresholds are not below this part of the first one.
 _FINEST = 1e-10
 
@@ -269,12 +271,14 @@ class Median:
     """What a descent found. Everything here is computed from answers.
 
     ``scale`` is about the median distance of the records from the point, and ``noise`` the root mean square length of the noise
-    in the point. ``last`` is the answer of the last round, and ``check`` that of the gradient for a guarantee, if there is one.
+    in it. ``bias`` is what the steps may have left of the way, if each went two thirds of its own. ``last`` is the answer of
+    the last round, and ``check`` that of the gradient for a guarantee, if there is one.
     """
 
     point: Array
     scale: float
     noise: float
+    bias: float
     last: Answer
     check: Answer | None
     descent: Descent
@@ -293,15 +297,12 @@ class Median:
         shape, last = self.descent.shape, self.last
         near = min(max(last.nearness - 2.0 * last.deviation, 0.1 * shape.nearness), shape.nearness) / shape.nearness
         factor = shape.slope / (near * 0.5 * (shape.inside + shape.slope))
-        square = float(last.gradient @ last.gradient) - len(last.gradient) * last.deviation**2
-        return math.hypot(
-            factor * self.noise * self.descent.tail(q, len(last.gradient)), last.threshold * math.sqrt(max(square, 0.0)) / 3.0
-        )
+        return math.hypot(factor * self.noise * self.descent.tail(q, len(last.gradient)), self.bias)
 
     def guaranteed(self, q: float = 0.95) -> float:
         """How far from the point the Huber location for ``check.threshold`` may be, with probability ``q``.
 
-        Infinite if nothing can be guaranteed, and where curvature may be positive.
+        Infinite if nothing can be guaranteed, and where curvature may be positive or geodesics may close.
 
         *Proof.* Write ``h`` for that threshold. Let ``F`` be the mean over records of ``f(dist)`` with ``f(t) = t^2/(2h)`` up to
         ``h`` and ``t - h/2`` beyond. It is convex, and its gradient is minus the mean of the first parts of the rows. By Hessian
@@ -311,10 +312,10 @@ class Median:
         positive at ``r h``, so the least point is nearer. Gradient and ``sqrt(3)/2 m`` are both off by at most the length of
         the noise, whose law is known. QED
         """
-        if self.check is None or self.descent.manifold.curvature > 0.0:
+        if self.check is None or math.isfinite(self.descent.manifold.injectivity_radius):
             return math.inf
         check = self.check
-        off = math.sqrt(len(check.value)) * check.deviation * self.descent.tail(q, len(check.value))
+        off = math.sqrt(len(check.value)) * check.deviation * self.descent.tail(q, len(check.value)) + 2.0**-20  # the grid
         gradient, near = float(np.linalg.norm(check.gradient)) + off, (check.nearness - off) / math.sqrt(0.75)
         return check.threshold * gradient / near if 2.0 * gradient <= near else math.inf
 
@@ -368,12 +369,42 @@ class Descent:
         """The quantile of the length of noise in ``R^d`` over its root mean square."""
         return gamma_quantile(d, q) / math.sqrt(d * (d + 1.0)) if self.pure else math.sqrt(2.0 * gamma_quantile(0.5 * d, q) / d)
 
+    @property
+    def _walking_deviation(self) -> float:
+        return min(_NOISE[not self.pure] / math.sqrt(self.manifold.dim), _MOST_DEVIATION)
+
     @cached_property
     def walking_cost(self) -> float:
         """What a gradient costs on the way."""
-        deviation = min(_NOISE[not self.pure] / math.sqrt(self.manifold.dim), _MOST_DEVIATION)
-        unit = self.deviation(1.0) / deviation
+        unit = self.deviation(1.0) / self._walking_deviation
         return min(max(unit if self.pure else unit**2, _LEAST * self.budget), _MOST * self.budget)
+
+    # ------------------------------------------------------------------ plans
+
+    def rounds(self, spread: float) -> float:
+        """About how many rounds the way takes to records that are ``spread`` (root mean square) from their centre."""
+        first = self.place.radius if isinstance(self.place, Ball) else 0.25 * self.manifold.diameter
+        rounds = 4.0 + max(0.0, math.log(first / spread))
+        if not isinstance(self.place, Ball):
+            return rounds
+        far = first / 3.0 / self._stride(math.inf, math.sqrt(self.manifold.dim) * self._walking_deviation)
+        return rounds + far - (1.4 if self.pure else 0.0)
+
+    def enough(self, spread: float) -> float:
+        """From about how many records on the walk arrives nine times in ten; infinite if it is too long for any number."""
+        each = _WAY[not self.pure] * self.budget / self.rounds(spread)
+        if each < _LEAST * self.budget:
+            return math.inf
+        return math.ceil(self.n * self.deviation(each) / self._walking_deviation)
+
+    def expected_error(self, spread: float) -> float:
+        """About the distance that noise puts between the result and the Huber location, if the walk arrives."""
+        left = (1.0 - _START - self.guarantee) * self.budget - self.rounds(spread) * self.walking_cost
+        counts = _COUNTS[not self.pure] * max(left, 0.1 * self.budget)
+        h = self.threshold * self.shape.median * spread / math.sqrt(self.manifold.dim)
+        return h / self.shape.slope * self.deviation(counts) * math.sqrt(self.manifold.dim)
+
+    # ------------------------------------------------------------------ the run
 
     def run(self) -> Generator[Request, Any, Median]:
         left = self.budget * (1.0 - 1e-12 - self.guarantee)  # the sum of all costs is rounded, and must not pass the budget
@@ -409,7 +440,7 @@ class Descent:
         if self.guarantee > 0.0:
             point, wide, cost = proposals.point, 2.0 * h, self.guarantee * self.budget
             check = Answer(point, wide, (yield Check(point, wide, cost)), self.deviation(cost))
-        return Median(proposals.point, h / self.threshold, proposals.noise, answer, check, self)
+        return Median(proposals.point, h / self.threshold, proposals.noise, proposals.bias, answer, check, self)
 
     def _stride(self, h: float, noise: float) -> float:
         stride = h / (1.0 + noise**2)
@@ -441,13 +472,14 @@ class _Proposals:
     """The weighted mean of points, one after the other."""
 
     def __init__(self, descent: Descent) -> None:
-        self._descent, self._weight, self._square = descent, 0.0, 0.0
+        self._descent, self._weight, self._square, self._left = descent, 0.0, 0.0, 0.0
         self.point: Array = descent.manifold.origin
 
     def add(self, point: Array, noise: float, length: float) -> None:
         weight = 1.0 / (noise**2 + (length / 3.0) ** 2)
         self._weight += weight
         self._square += (weight * noise) ** 2
+        self._left += weight * length / 3.0
         with np.errstate(all="ignore"):
             manifold = self._descent.manifold
             apart = manifold.raw_coordinates(self.point, manifold.raw_log(self.point, point))
@@ -459,3 +491,7 @@ class _Proposals:
     @property
     def noise(self) -> float:
         return math.sqrt(self._square) / self._weight
+
+    @property
+    def bias(self) -> float:
+        return self._left / self._weight
