@@ -606,17 +606,30 @@ class ChainRelease(Receipts):
     def document(self) -> dict[str, Any]:
         return {"summary": self.request.statistic.kind, **super().document(), "steps": [each.document() for each in self.steps]}
 
+    def __getitem__(self, name: Name) -> Any:
+        return self.steps[-1][name]
+
+    def __iter__(self) -> Iterator[Name]:
+        return iter(self.steps[-1])
+
+    def __len__(self) -> int:
+        return len(self.steps[-1])
+
     def __str__(self) -> str:
-        return "\n\n".join([as_text(self.head(), self.about_privacy()), *map(str, self.steps)])
+        return "\n".join([str(self.steps[-1]), "", as_text("TOGETHER", self.rows())])
 
     def _repr_html_(self) -> str:
-        return super()._repr_html_() + "".join(each._repr_html_() for each in self.steps)
+        return self.steps[-1]._repr_html_() + super()._repr_html_()
 
     def head(self) -> str:
-        return "PRIVATE RELEASES, ONE AFTER THE OTHER" if self.private else SIMULATION
+        return "TOGETHER" if self.private else SIMULATION
 
     def rows(self) -> list[Row]:
-        return self.about_privacy()
+        """What all steps cost together, and what the earlier ones released."""
+        rows = self.about_privacy()
+        for step in self.steps[:-1]:
+            rows += [(f"found {step.statistic.kind}", f"with {step.privacy}"), *step.about_value()]
+        return rows
 
 
 @final

@@ -41,6 +41,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial, wraps
+from importlib import import_module
 from random import Random
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict, TypeVar, cast
@@ -48,6 +49,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict, TypeVar,
 import numpy as np
 
 from geodp.inputs import Array
+from geodp.manifolds import Manifold
+from geodp.manifolds.ball import Ball
 from geodp.privacy.cost import Cost
 from geodp.privacy.neighbours import Change, Unit
 from geodp.privacy.notions import privacy_of
@@ -81,6 +84,17 @@ class Options(PrivacyOptions, AccountOptions, MemberOptions, total=False):
     charge; see :class:`Account`. ``simulate``: a generator for fast seeded draws, for studies; the result is then NOT PRIVATE.
     The others say whose the records are, and are those of :class:`geodp.Dataset`.
     """
+
+
+class PlaceOptions(TypedDict, total=False):
+    """How a ball is found, if a manifold is given in its place.
+
+    ``outer``: the radius of a wide ball about the origin that holds the records, 30 unless said otherwise, which on matrices is a
+    factor of 1e13 either way; compact spaces need none. ``find``: the part of the privacy for the search.
+    """
+
+    outer: float | None
+    find: float | None
 
 
 class GroupedOptions(Options, GroupNames, total=False):
@@ -118,6 +132,9 @@ def takes(*options: type[Any]) -> Callable[[F], F]:
     return decorate
 
 
+#: The part of the privacy for coverage where it is measured by default: wherever a ball was found, or a file is read.
+COVERAGE = 0.05
+
 #: Options that are not None if nothing is said.
 _DEFAULTS = {"anyway": False, "neighbours": "replace", "labels": "public", "unit_in": "one group", "mechanism": "auto"}
 
@@ -141,6 +158,29 @@ def release(statistic: Statistic, x: Any, epsilon: float | None, options: Mappin
         return Request(statistic, privacy, **noise, **more, **x._asdict())
     data = Dataset.of(x, cast(DatasetOptions, own))
     return run(Request(statistic, privacy, **noise, **more, **protection(data)), data, account, simulate, progress, anyway)
+
+
+def release_in(
+    make: Callable[[Ball], Statistic],
+    place: Ball | Manifold,
+    x: Any,
+    epsilon: float | None,
+    options: Mapping[str, Any],
+    **more: Any,
+) -> Any:
+    """The release of a statistic of records in a ball. If a manifold is given in its place, a ball is found first."""
+    own = dict(options)
+    outer, find = own.pop("outer", None), own.pop("find", None)
+    if isinstance(place, Manifold):
+        statistic: Statistic = import_module("geodp.programs.found").in_found_ball(place, make, outer, find)
+    elif (outer, find) != (None, None):
+        raise ValueError("outer and find say how a ball is found: give the manifold in place of the ball")
+    else:
+        statistic = make(place)
+    if more.get("coverage", 0.0) is None:
+        # nobody knows whether a ball that was found holds the records
+        more["coverage"] = COVERAGE if isinstance(place, Manifold) else 0.0
+    return release(statistic, x, epsilon, own, **more)
 
 
 def release_of(

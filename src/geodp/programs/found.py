@@ -16,12 +16,13 @@ members of all groups.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
 from geodp.inputs import real_number
-from geodp.manifolds import Manifold
+from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.privacy.cost import Cost, cost_of
 from geodp.privacy.neighbours import Unit
@@ -115,3 +116,28 @@ class FoundPlan(ProgramPlan):
     def check(self) -> None:
         assert isinstance(self.statistic, InFoundBall)
         self.statistic.search(self.request, (self.n,)).check(self.n)
+
+
+#: The radius of the wide ball to start from if nothing is said: on matrices a factor of 1e13 either way.
+OUTER = 30.0
+#: The part of the privacy for the search if nothing is said.
+FIND = 0.35
+
+
+def in_found_ball(
+    manifold: Manifold, make: Callable[[Ball], Statistic], outer: float | None = None, find: float | None = None
+) -> InFoundBall:
+    """A statistic in a ball that is found on this manifold."""
+    start = start_on(manifold, outer)
+    return InFoundBall(start, make(start_of(start)), FIND if find is None else find)
+
+
+def start_on(manifold: Manifold, outer: float | None = None) -> Ball | Manifold:
+    """What a search starts from: the manifold if it has a cut locus, else a wide ball about its origin."""
+    if math.isfinite(manifold.injectivity_radius):
+        if outer is not None:
+            raise ValueError(f"on {manifold} a search needs no outer radius: leave it out")
+        return manifold
+    if outer is None and isinstance(manifold, Euclidean):
+        raise ValueError(f"nobody can know how far from 0 points of {manifold} are: give outer=, a radius that holds the records")
+    return Ball(manifold, manifold.origin, OUTER if outer is None else outer)

@@ -14,7 +14,7 @@ from geodp.privacy.neighbours import Unit
 from geodp.progress import Progress
 from geodp.receipt import GroupedRelease, Release
 from geodp.records.dataset import GroupOptions
-from geodp.release import GroupedOptions, Options, release, takes
+from geodp.release import GroupedOptions, Options, PlaceOptions, release_in, takes
 from geodp.request import NoiseOptions, Statistic
 from geodp.solver.mean import check_means, mean_of, mean_tolerance, opened
 from geodp.statistics.coverage import Coverage
@@ -80,11 +80,11 @@ class Mean(Statistic):
         return list(group_means(records, starts, self.ball, steady=True).points)
 
 
-class MeanOptions(Options, NoiseOptions, total=False):
+class MeanOptions(Options, NoiseOptions, PlaceOptions, total=False):
     """The options of a mean."""
 
     bound: Bound
-    coverage: float
+    coverage: float | None
     progress: Progress | bool | None
 
 
@@ -93,25 +93,27 @@ class GroupedMeanOptions(MeanOptions, GroupedOptions, total=False):
 
 
 @overload
-def private_mean(x: Any, ball: Ball, epsilon: float | None = None, **options: Unpack[MeanOptions]) -> Release: ...
+def private_mean(x: Any, ball: Ball | Manifold, epsilon: float | None = None, **options: Unpack[MeanOptions]) -> Release: ...
 
 
 @overload
-def private_mean(x: Any, ball: Ball, epsilon: float | None = None, **options: Unpack[GroupedMeanOptions]) -> GroupedRelease: ...
+def private_mean(
+    x: Any, ball: Ball | Manifold, epsilon: float | None = None, **options: Unpack[GroupedMeanOptions]
+) -> GroupedRelease: ...
 
 
 @takes(MeanOptions, GroupOptions)
 def private_mean(
     x: Any,
-    ball: Ball,
+    ball: Ball | Manifold,
     epsilon: float | None = None,
     *,
     bound: Bound = "sharp",
-    coverage: float = 0.0,
+    coverage: float | None = None,
     progress: Progress | bool | None = None,
     **options: Any,
 ) -> Any:
-    r"""The Fréchet mean of records in a public ball, released with differential privacy.
+    r"""The Fréchet mean of records, in a public ball or in one that is found first, released with differential privacy.
 
     *Public*: the manifold, the ball, the number of records, the privacy and all other arguments. *Private*: the values of the
     records. *Neighbours*: data sets of the same size that differ by replacing one record. ``options`` can change this: a person
@@ -128,7 +130,9 @@ def private_mean(
     x
         The records, as for :func:`geodp.frechet_mean`.
     ball
-        Centre and radius must be chosen without looking at the data.
+        A ball whose centre and radius were chosen without looking at the data. Or the manifold: then a ball is found first, with
+        a part of the privacy (``outer``, ``find``: :class:`geodp.release.PlaceOptions`; :mod:`geodp.programs.found` has the
+        proof).
     epsilon, delta, rho, mu
         The privacy to spend: exactly one of ``epsilon`` (pure), ``epsilon`` and ``delta``, ``rho`` (zero-concentrated) or ``mu``
         (Gaussian). See :mod:`geodp.privacy.notions`.
@@ -139,8 +143,9 @@ def private_mean(
     bound
         The sensitivity bound, see :func:`geodp.sensitivity`.
     coverage
-        A part of the privacy, such as 0.05, to spend on noisy counts of the records that are valid and in the ball
-        (:func:`private_coverage`). Without it the release does not say how many there are.
+        A part of the privacy, such as 0.05, to measure how many records are valid and how far clipping moved them
+        (:func:`private_coverage`), so that :meth:`geodp.Release.total_error` counts clipping too. It is 0.05 if a ball is found,
+        and 0 in a ball of yours unless you say so.
     project
         Whether to move a draw outside the ball to its boundary. By default that is done if it cannot
         increase the error: for tangent noise always; for intrinsic noise on simply connected spaces without positive curvature
@@ -161,4 +166,4 @@ def private_mean(
     >>> private_mean(x, ball, rho=0.05).mechanism
     'Riemannian Gaussian'
     """
-    return release(Mean(ball, bound), x, epsilon, options, coverage=coverage, progress=progress)
+    return release_in(lambda found: Mean(found, bound), ball, x, epsilon, options, coverage=coverage, progress=progress)
