@@ -62,6 +62,7 @@ from geodp import (
     Manifold,
     PureDP,
     Release,
+    Request,
     Risk,
     Session,
     ZeroConcentratedDP,
@@ -74,6 +75,7 @@ from geodp import (
     private_ball,
     private_covariance,
     private_coverage,
+    private_kmeans,
     private_mean,
     private_projected_mean,
     private_summary,
@@ -83,6 +85,7 @@ from geodp import (
 )
 from geodp.files import layouts, parse_center, parse_manifold, read_records
 from geodp.manifolds.registry import forms
+from geodp.statistics.frechet import Mean
 
 __all__ = ["SECRET", "SURFACES", "run"]
 
@@ -197,12 +200,14 @@ def check_silence(text: str) -> None:
 
 
 def check_release(release: Release) -> dict[str, Any]:
-    """A release is a point, its receipt is silent; returns all of it but the value."""
+    """A release is a point, its receipt is silent; returns all of it but the value and the draws that it follows from."""
     wrong = release.manifold.check_point(release.value)
     if wrong is not None:
         raise Broken(f"the value is no point of {release.manifold}: {wrong}")
     stored = json.loads(release.to_json())
-    del stored["value"]
+    if Release.from_json(json.dumps(stored)) != release:
+        raise Broken("a receipt that is not the release that it was written for")
+    del stored["value"], stored["draws"]
     check_silence(json.dumps(stored))
     return stored
 
@@ -461,6 +466,8 @@ def check_surveys(case: tuple[Records, Any]) -> None:
     outer = Ball(manifold, manifold.origin, 30.0) if wide else manifold
     for survey in (
         lambda x: private_ball(x, outer, epsilon),
+        lambda x: private_kmeans(x, a_ball(manifold), 2, epsilon),
+        lambda x: Request(Mean(a_ball(manifold)), epsilon=epsilon).release(x),
         lambda x: private_coverage(x, a_ball(manifold), epsilon),
         lambda x: private_projected_mean(x, manifold, epsilon),
         lambda x: private_variance(x, a_ball(manifold), epsilon, about="mean"),
@@ -1172,11 +1179,11 @@ def without_value(text: str) -> str:
     with contextlib.suppress(ValueError):
         stored = json.loads(text)
         if isinstance(stored, dict):
-            for name in ("value", "vector", "error", "verdict", "layout", "in_units"):  # computed from the value
+            for name in ("value", "draws", "error", "verdict", "layout", "in_units"):  # computed from the value
                 stored.pop(name, None)
         if isinstance(stored, list):
             for charge in stored:
-                for name in ("value", "verdict", "layout", "in_units"):
+                for name in ("value", "draws", "verdict", "layout", "in_units"):
                     (charge.get("receipt") or {}).pop(name, None)
         return json.dumps(stored)
     if text.startswith("PRIVATE ") and "\n  privacy " in text:
