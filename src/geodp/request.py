@@ -49,9 +49,8 @@ _MOST_LEAST = 1 << 40
 
 
 class PrivacyOptions(TypedDict, total=False):
-    """The privacy to spend, in exactly one of four notions. ``epsilon`` may also be given by position."""
+    """The privacy to spend, besides ``epsilon``, which every function takes by position too."""
 
-    epsilon: float | None
     delta: float | None
     rho: float | None
     mu: float | None
