@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from geodp.noise.mechanism import Mechanism, Noise
 from geodp.privacy.cost import Cost
 from geodp.privacy.neighbours import Unit
 from geodp.privacy.notions import Privacy
-from geodp.request import Flow, Plan, Request, Resize, Statistic, cost_of_groups
+from geodp.request import Flow, Plan, Request, Resize, Statistic, cost_of_groups, follow
 from geodp.showing import Row, Shown, as_text, table_html
 from geodp.verdict import SAYS_NOTHING, against_spread, says_nothing, verdict
 
@@ -439,12 +439,144 @@ class Release(Receipt):
         ]
 
 
+@dataclass(frozen=True, eq=False)
+class Receipts(Shown):
+    """Several releases with one charge: what receipts of groups and of chains have in common."""
+
+    request: Request
+
+    if TYPE_CHECKING:
+        # fields or properties of both
+
+        @property
+        def dataset(self) -> str | None: ...
+        @property
+        def charge(self) -> int | None: ...
+        @property
+        def version(self) -> str: ...
+        @property
+        def cost(self) -> Cost:
+            """What all releases spend together, in every notion of privacy."""
+
+    def __eq__(self, other: object) -> bool:
+        return self.to_json() == other.to_json() if isinstance(other, Receipts) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # groups are a mapping, like a dictionary
+
+    @property
+    def parts(self) -> Iterable[Any]:
+        """The releases, in order."""
+        raise NotImplementedError
+
+    @property
+    def privacy(self) -> Privacy:
+        return self.request.privacy
+
+    @property
+    def neighbours(self) -> str:
+        return self.request.protects
+
+    @property
+    def private(self) -> bool:
+        return all(release.private for release in self.parts)
+
+    def to_json(self) -> str:
+        """The releases as JSON text."""
+        return json.dumps(self.document(), indent=2)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "geodp": self.version,
+            "private": self.private,
+            **self.privacy.parameters(),
+            "notion": self.privacy.words,
+            "cost": self.cost.to_dict(),
+            "neighbours": self.neighbours,
+            "dataset": self.dataset,
+            "charge": self.charge,
+            "request": plain(self.request),
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The releases that :meth:`to_json` stored; raises a ``ValueError`` for other text."""
+        found = receipt_from_json(text)
+        if not isinstance(found, cls):
+            raise ValueError(f"this is not the JSON text of a {_name_of(cls)}: it is one of a {_name_of(type(found))}")
+        return found
+
+    def about_privacy(self) -> list[Row]:
+        return [
+            ("privacy", f"{self.privacy}, {self.privacy.words}, for all of them; neighbours: {self.neighbours}"),
+            ("cost", cost_in_words(self.cost)),
+        ]
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class GroupedRelease(Shown, Mapping[Name, Receipt]):
+class ChainRelease(Receipts):
+    """The releases of a chain, charged together: each was requested with what the earlier ones released.
+
+    What the last of them has, such as its value, is found here too.
+    """
+
+    steps: tuple[Any, ...]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "steps":
+            raise AttributeError(name)
+        return getattr(self.steps[-1], name)
+
+    @property
+    def parts(self) -> Iterable[Any]:
+        return self.steps
+
+    @property
+    def cost(self) -> Cost:
+        return self.request.cost(1)
+
+    @property
+    def dataset(self) -> str | None:
+        return self.steps[-1].dataset  # type: ignore[no-any-return]
+
+    @property
+    def charge(self) -> int | None:
+        return self.steps[-1].charge  # type: ignore[no-any-return]
+
+    @property
+    def version(self) -> str:
+        return self.steps[-1].version  # type: ignore[no-any-return]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The public numbers of members for which the last step was planned: that of each group, or the only one."""
+        last = self.steps[-1]
+        each = list(last.values()) if isinstance(last, GroupedRelease) else [last]
+        return tuple(1 if one.request.counted else max(1, one.n) for one in each)
+
+    def document(self) -> dict[str, Any]:
+        return {"summary": self.request.statistic.kind, **super().document(), "steps": [each.document() for each in self.steps]}
+
+    def __str__(self) -> str:
+        return "\n\n".join([as_text(self.head(), self.about_privacy()), *map(str, self.steps)])
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + "".join(each._repr_html_() for each in self.steps)
+
+    def head(self) -> str:
+        return "PRIVATE RELEASES, ONE AFTER THE OTHER" if self.private else SIMULATION
+
+    def rows(self) -> list[Row]:
+        return self.about_privacy()
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GroupedRelease(Receipts, Mapping[Name, Receipt]):
     """One release for each group, by its name. They were charged together: every record, or person, is in only one group.
 
-    If labels are private, a replacement may change two groups, so all together cost as much as two of the releases.
+    If labels are private, a replacement may change two groups, so all together cost as much as two of the releases. If a person
+    may be in all groups, each release has an equal part of the privacy.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere, private_mean
@@ -454,7 +586,6 @@ class GroupedRelease(Shown, Mapping[Name, Receipt]):
     ({'a': 200, 'b': 400}, 1.0)
     """
 
-    request: Request
     releases: Mapping[Name, Any]
     dataset: str | None = None
     charge: int | None = None
@@ -469,61 +600,26 @@ class GroupedRelease(Shown, Mapping[Name, Receipt]):
     def __len__(self) -> int:
         return len(self.releases)
 
-    def __eq__(self, other: object) -> bool:
-        return self.to_json() == other.to_json() if isinstance(other, GroupedRelease) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]  # a mapping, like a dictionary
+    __eq__ = Receipts.__eq__
 
     @property
-    def privacy(self) -> Privacy:
-        return self.request.privacy
-
-    @property
-    def neighbours(self) -> str:
-        return self.request.protects
+    def parts(self) -> Iterable[Any]:
+        return self.values()
 
     @property
     def cost(self) -> Cost:
-        """What all releases spend together, in every notion of privacy."""
         return cost_of_groups([release.cost for release in self.values()], self.request)
 
-    @property
-    def private(self) -> bool:
-        return all(release.private for release in self.values())
-
-    def to_json(self) -> str:
-        """The releases as JSON text."""
-        return json.dumps(self.document(), indent=2)
-
     def document(self) -> dict[str, Any]:
-        return {
-            "geodp": self.version,
-            "summary": "groups",
-            "private": self.private,
-            **self.privacy.parameters(),
-            "notion": self.privacy.words,
-            "cost": self.cost.to_dict(),
-            "neighbours": self.neighbours,
-            "dataset": self.dataset,
-            "charge": self.charge,
-            "request": plain(self.request),
-            "groups": [{"name": name, "release": release.document()} for name, release in self.items()],
-        }
-
-    @classmethod
-    def from_json(cls, text: str) -> GroupedRelease:
-        """The releases that :meth:`to_json` stored; raises a ``ValueError`` for other text."""
-        found = receipt_from_json(text)
-        if not isinstance(found, GroupedRelease):
-            raise ValueError("this is not the JSON text of releases by group: it is that of a single release")
-        return found
+        groups = [{"name": name, "release": release.document()} for name, release in self.items()]
+        return {"summary": "groups", **super().document(), "groups": groups}
 
     def __str__(self) -> str:
         parts = (f"\ngroup {name}: {release}" for name, release in self.items())
         return "\n".join([as_text(self.head(), self.rows()), *parts])
 
     def _repr_html_(self) -> str:
-        def cells(name: Name, release: Release) -> list[str]:
+        def cells(name: Name, release: Any) -> list[str]:
             values, errors = (next(iter(rows), ("", ""))[1] for rows in (release.about_value(), release.about_error()))
             return [str(name), str(release.n), values, errors, release.verdict()]
 
@@ -544,8 +640,7 @@ class GroupedRelease(Shown, Mapping[Name, Receipt]):
     def rows(self) -> list[Row]:
         return [
             ("groups", f"{len(self)}; it is {self.request.labels} who is in which{self._whose}"),
-            ("privacy", f"{self.privacy}, {self.privacy.words}, for all of them; neighbours: {self.neighbours}"),
-            ("cost", cost_in_words(self.cost)),
+            *self.about_privacy(),
         ]
 
 
@@ -576,14 +671,12 @@ def replay(request: Request, n: int | None, draws: Sequence[Array], *, exact: bo
         return end.value
 
 
-def receipt_from_json(text: str) -> Receipt | GroupedRelease:
+def receipt_from_json(text: str) -> Receipt | Receipts:
     """A release of any kind. The error quotes nothing, because the text may be anything, even a file of records."""
     wrong = "pass what to_json returned"
     try:
         stored: Any = json.loads(text)
-        if isinstance(stored, dict) and "estimator" in stored:
-            wrong = "it is that of a fit, of several releases: give one of them"
-        elif not isinstance(stored, dict) or "geodp" not in stored:
+        if not isinstance(stored, dict) or "geodp" not in stored:
             wrong = "it is not a receipt of geodp"
         else:
             found = _read(stored)
@@ -602,7 +695,7 @@ class _Unreadable(ValueError):
     """A receipt cannot be read. The message quotes nothing."""
 
 
-def _read(stored: dict[str, Any]) -> Receipt | GroupedRelease:
+def _read(stored: dict[str, Any]) -> Receipt | Receipts:
     import_module("geodp.table").load()  # all statistics
     try:
         request: Request = read(Request, stored["request"])
@@ -615,12 +708,29 @@ def _read(stored: dict[str, Any]) -> Receipt | GroupedRelease:
         raise _Unreadable("its charge must be a whole number from 1 to 2^63")
     if not is_line(version):
         raise _Unreadable("its geodp must be a line of text")
+    if request.statistic.chain:
+        return _chain(request, stored)
     if "groups" not in stored:
         return _one(request, stored, dataset, charge, version)
     releases = {each["name"]: _one(request.of_group, each["release"], dataset, charge, version) for each in stored["groups"]}
     if request.labels is None or not releases or len(releases) != len(stored["groups"]) or not all(map(_is_name, releases)):
         raise _Unreadable("its groups must have names, each a different one")
     return GroupedRelease(request, releases, dataset, charge, version)
+
+
+def _chain(request: Request, stored: dict[str, Any]) -> ChainRelease:
+    made = ChainRelease(request, tuple(map(_read, stored["steps"])))
+    left = list(made.steps)
+
+    def next_of(step: Request) -> Any:
+        if not left or left[0].request != step:
+            raise _Unreadable("its steps must be those of its request")
+        return left.pop(0)
+
+    follow(request.statistic.steps(request, made.sizes), next_of)
+    if left or len({(each.dataset, each.charge, each.version, each.private) for each in made.steps}) > 1:
+        raise _Unreadable("its steps must be those of its request")
+    return made
 
 
 def _is_name(name: Any) -> bool:
@@ -645,7 +755,7 @@ def _one(request: Request, stored: dict[str, Any], dataset: str | None, charge: 
     return found
 
 
-def first_difference(derived: Any, stored: Any, name: str = "") -> str | None:
+def first_difference(derived: Any, stored: Any, name: str = "", most: float = 0.0) -> str | None:
     """The name of the first field in which two documents differ, numbers up to the rounding of another machine."""
     if isinstance(derived, dict) and isinstance(stored, dict):
         for key in [*derived, *stored]:
@@ -655,12 +765,20 @@ def first_difference(derived: Any, stored: Any, name: str = "") -> str | None:
                 return name or key
         return None
     if isinstance(derived, list) and isinstance(stored, list) and len(derived) == len(stored):
-        same = all(first_difference(one, other, name or "list") is None for one, other in zip(derived, stored, strict=True))
+        # entries of an array are as exact as its largest ones
+        most = max(most, _largest(derived))
+        pairs = zip(derived, stored, strict=True)
+        same = all(first_difference(one, other, name or "list", most) is None for one, other in pairs)
     elif isinstance(derived, float) and isinstance(stored, float | int) and not isinstance(stored, bool):
-        same = math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12)
+        same = math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12 * most)
     else:
         same = type(derived) is type(stored) and derived == stored
     return None if same else name or "text"
+
+
+def _largest(value: Any) -> float:
+    """The largest number in nested lists."""
+    return max(map(_largest, value), default=0.0) if isinstance(value, list) else abs(value) if isinstance(value, float) else 0.0
 
 
 def _name_of(kind: type[Any]) -> str:

@@ -25,8 +25,10 @@ person may change the release of every group, by a replacement if labels are pub
 replaced, which each release with a noisy count protects at the same cost. So this is a composition of as many releases as there
 are groups, each with an equal part of the privacy.
 
-*Several looks.* Each request of a program is a function of public numbers and of what was drawn before, so this is an adaptive
-composition, and costs add up.
+*Several looks.* Each plan of a program, and each request of a chain, is a function of public numbers and of what was drawn
+before, so this is an adaptive composition, and costs add up. The whole price is known beforehand: the steps of a program declare
+their costs, and a request of a chain has a part of the privacy and costs no more than that. It is charged once, before the first
+draw.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial, wraps
 from random import Random
@@ -47,12 +49,12 @@ import numpy as np
 
 from geodp.inputs import Array
 from geodp.privacy.cost import Cost
-from geodp.privacy.neighbours import Unit
+from geodp.privacy.neighbours import Change, Unit
 from geodp.privacy.notions import privacy_of
 from geodp.progress import Progress
-from geodp.receipt import GroupedRelease, Receipt, Release
-from geodp.records.dataset import Dataset, DatasetOptions, GroupOptions, MemberOptions, Members
-from geodp.request import Flow, NoiseOptions, Plan, PrivacyOptions, Request, Resize, Statistic, cost_of_groups
+from geodp.receipt import ChainRelease, GroupedRelease, Receipt, Release
+from geodp.records.dataset import Dataset, DatasetOptions, GroupNames, MemberOptions, Members
+from geodp.request import Flow, NoiseOptions, Plan, PrivacyOptions, Request, Resize, Statistic, follow
 from geodp.solver.compiling import reproducible
 
 if TYPE_CHECKING:
@@ -80,7 +82,7 @@ class Options(PrivacyOptions, AccountOptions, MemberOptions, total=False):
     """
 
 
-class GroupedOptions(Options, GroupOptions, total=False):
+class GroupedOptions(Options, GroupNames, total=False):
     """With them, the groups."""
 
     by: Required[Any]
@@ -119,6 +121,13 @@ def takes(*options: type[Any]) -> Callable[[F], F]:
 _DEFAULTS = {"neighbours": "replace", "labels": "public", "unit_in": "one group", "mechanism": "auto"}
 
 
+class Unread(NamedTuple):
+    """In place of records: a ``private_*`` function then gives its request, and releases nothing."""
+
+    unit: Unit = "record"
+    neighbours: Change = "replace"
+
+
 def release(statistic: Statistic, x: Any, epsilon: float | None, options: Mapping[str, Any], **more: Any) -> Any:
     """The release of a statistic of some records, with the options of a ``private_*`` function."""
     own = dict(options)
@@ -126,6 +135,8 @@ def release(statistic: Statistic, x: Any, epsilon: float | None, options: Mappin
     noise = {name: own.pop(name) for name in NoiseOptions.__annotations__ if name in own}
     account = Account.of(own.pop("ledger", None), own.pop("dataset", None), simulate := own.pop("simulate", None))
     progress = more.pop("progress", None)
+    if isinstance(x, Unread):
+        return Request(statistic, privacy, **noise, **more, **x._asdict())
     data = Dataset.of(x, cast(DatasetOptions, own))
     return run(Request(statistic, privacy, **noise, **more, **protection(data)), data, account, simulate, progress)
 
@@ -160,6 +171,8 @@ class Account(NamedTuple):
 
     ledger: Ledger | None
     dataset: str | None
+    #: Counts what is charged to no ledger, if anybody does.
+    fits: Any = None
 
     @classmethod
     def of(cls, ledger: Any, dataset: Any, simulate: Any) -> Account:
@@ -183,9 +196,13 @@ class Account(NamedTuple):
         """Raises, before long work, if the charge would be refused now. Only the charge itself decides."""
         if self.ledger is not None and self.dataset is not None:
             self.ledger.check(self.dataset, cost=cost, privacy=request.privacy, neighbours=request.protects)
+        elif self.fits is not None:
+            self.fits.check(cost)
 
     def charge(self, cost: Cost, request: Request, what: str) -> int | None:
         """The number of the charge, which is on disk when this returns."""
+        if self.fits is not None:
+            self.fits.add(cost)
         if self.ledger is None or self.dataset is None:
             return None
         purpose = shorten(what, 500, placeholder=" ...")
@@ -208,7 +225,7 @@ class Account(NamedTuple):
                 warnings.warn(
                     f"charge {charge} is entered and the release is made, but its receipt could not be kept in the ledger "
                     f"({why}). Do not release again: store this one with ledger.attach(release.charge, release.to_json())",
-                    stacklevel=_callers_level(),
+                    stacklevel=callers_level(),
                 )
 
 
@@ -218,7 +235,7 @@ def _is_ledger(ledger: Any) -> bool:
     return isinstance(ledger, Ledger)
 
 
-def _callers_level() -> int:
+def callers_level() -> int:
     """The stack level of the caller outside this package, which a warning points to."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "geodp":
@@ -239,30 +256,39 @@ def run(
     """The release that was requested, or one for each group."""
     account.check_open()
     members = data.open(request.manifold)
-    by_group = request.labels is not None
-    if by_group and data.unit_in == "all groups":  # type: ignore[union-attr]  # a given value has no groups
-        request = replace(request, divided=len(members.groups()))
-    each = request.of_group if by_group else request
-    parts = _groups(members) if by_group else {None: (members, members.count)}
-    runs = {name: _Run(each, part, n, simulate) for name, (part, n) in parts.items()}
-    costs = [each.cost(one.members.count) for one in runs.values()]
-    cost = cost_of_groups(costs, request) if by_group else costs[0]
-    account.check(cost, request)
-    with nullcontext() if simulate is None else reproducible():
+    groups = _groups(members) if request.labels else {None: (members, members.count)}
+    if request.labels and data.unit_in == "all groups":  # type: ignore[union-attr]  # a given value has no groups
+        request = replace(request, divided=len(groups))
+    sizes = tuple(1 if request.hides_numbers else part.count for part, _ in groups.values())
+    written = None if isinstance(data, Given) else members.dataset.notation(request.manifold)
+    charges: list[int | None] = []
+
+    def release(step: Request) -> Receipt | GroupedRelease:
+        each = step.of_group if step.labels else step
+        parts = groups if step.labels == request.labels else {None: _together(data, step)}
+        runs = {name: _Run(each, part, n, simulate) for name, (part, n) in parts.items()}
+        if not charges:
+            account.check(cost := request.price(sizes), request)
         values = _compute(list(runs.values()), progress)
-        charge = account.charge(cost, request, f"{request.statistic.purpose}{f' of {len(runs)} groups' if by_group else ''}")
+        if not charges:
+            by_group = f" of {len(groups)} groups" if request.labels else ""
+            charges.append(account.charge(cost, request, f"{request.statistic.purpose}{by_group}"))
         while waiting := [one for one in runs.values() if one.plans]:
             for one, own in zip(waiting, values or _compute(waiting, progress), strict=True):
                 one.draw(own)
             values = []
-    written = None if isinstance(data, Given) else members.dataset.notation(request.manifold)
-    releases: dict[Any, Receipt] = {name: one.receipt(account.dataset, charge, written) for name, one in runs.items()}
-    made = GroupedRelease(request, releases, account.dataset, charge) if by_group else releases[None]
-    account.attach(charge, made.to_json)
+        found: dict[Any, Receipt] = {name: one.receipt(account.dataset, charges[0], written) for name, one in runs.items()}
+        return GroupedRelease(step, found, account.dataset, charges[0]) if step.labels else found[None]
+
+    with nullcontext() if simulate is None else reproducible():
+        releases = follow(request.statistic.steps(request, sizes), release)
+    made = ChainRelease(request, tuple(releases)) if request.statistic.chain else releases[0]
+    account.attach(charges[0], made.to_json)
     return made
 
 
-class Given(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Given:
     """A value that the caller computed, in place of records."""
 
     source: Array
@@ -276,6 +302,12 @@ def _groups(members: Members) -> dict[Any, tuple[Members, int]]:
     """The members of each group, and their number. A public group without any gets one invalid member, and says nothing."""
     padding = 1 if members.dataset.labels == "public" else 0
     return {name: (members.select(keep, 0 if len(keep) else padding), len(keep)) for name, keep in members.groups().items()}
+
+
+def _together(data: Any, step: Request) -> tuple[Members, int]:
+    """The members of all groups together, for a step of a chain that is not by group."""
+    members = replace(data, by=None, groups=None, labels="public", unit_in="one group").open(step.manifold)
+    return members, members.count
 
 
 class _Run:

@@ -12,16 +12,19 @@ with a part of the privacy, and their costs add up.
 *Flows.* :meth:`Request.flow` is a generator that yields plans whose statistics are to be computed and drawn, and receives what
 was drawn. It knows neither records nor noise nor budget. :mod:`geodp.release` advances it with records, and a receipt is read by
 advancing it with the stored draws.
+
+*Chains.* Some statistics take several requests about all of the records one after the other, each made from what the earlier
+ones released, such as a ball and a mean in it. :meth:`Request.steps` yields them and receives their releases.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypedDict, final, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypedDict, final, get_args
 
 import numpy as np
 
@@ -35,12 +38,9 @@ from geodp.noise.mechanism import Mechanism, Noise
 from geodp.noise.tangent import stretch_of_log
 from geodp.plans import Option, ShownPlan
 from geodp.privacy.cost import Cost, compose, cost_of
-from geodp.privacy.neighbours import Neighbours, Unit
+from geodp.privacy.neighbours import Labels, Neighbours, Unit
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import set_aside, share_of
-
-#: Whether everyone may know who is in which group.
-Labels = Literal["public", "private"]
 
 #: The part of the privacy for a noisy count, if the number of records is private.
 COUNT_SHARE = 0.1
@@ -49,7 +49,7 @@ _MOST_LEAST = 1 << 40
 
 
 class PrivacyOptions(TypedDict, total=False):
-    """The privacy to spend, besides ``epsilon``, which every function takes by position too."""
+    """The privacy to spend, with an ``epsilon`` in exactly one of four notions."""
 
     delta: float | None
     rho: float | None
@@ -74,6 +74,22 @@ class Resize(NamedTuple):
 Flow = Generator["tuple[Plan, ...] | Resize", "list[Array]", Any]
 
 
+#: The requests of a chain, and the release that each gave.
+Steps = Generator["Request", Any, None]
+
+
+def follow(steps: Steps, release: Callable[[Request], Any]) -> list[Any]:
+    """The releases of all requests of a chain."""
+    releases: list[Any] = []
+    try:
+        request = next(steps)
+        while True:
+            releases.append(release(request))
+            request = steps.send(releases[-1])
+    except StopIteration:
+        return releases
+
+
 class Statistic:
     """A deterministic summary of private records. Everything here is public.
 
@@ -89,6 +105,8 @@ class Statistic:
     of_records: ClassVar[bool] = True
     #: Whether groups may have one each.
     by_group: ClassVar[bool] = True
+    #: Whether it is several requests one after the other, each with a noisy count of its own if there must be one.
+    chain: ClassVar[bool] = False
     #: Whether its value is a point of the manifold of the records.
     is_point: ClassVar[bool] = False
 
@@ -156,6 +174,10 @@ class Statistic:
 
     def plan(self, request: Request, n: int) -> Plan:
         return Plan(request, n)
+
+    def steps(self, request: Request, sizes: tuple[int, ...]) -> Steps:
+        """The requests that a request for it takes, about groups of these sizes or one whole: one, unless it is a chain."""
+        yield request
 
 
 @final
@@ -241,9 +263,9 @@ class Request:
             raise ValueError(f"the part of the privacy for coverage must be from 0 to 0.5 but is {coverage:g}: 0.05 is usual")
         if coverage and statistic.cover is None:
             raise ValueError(f"coverage is for means in a ball, not for {statistic.words}")
-        for name, given, choices in (("unit", unit, get_args(Unit)), ("labels", labels, (None, *get_args(Labels)))):
-            if given not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(map(str, choices))} but is {describe(given)}")
+        for name, asked, known in (("unit", unit, get_args(Unit)), ("labels", labels, (None, *get_args(Labels)))):
+            if asked not in known:
+                raise ValueError(f"{name} must be one of {', '.join(map(str, known))} but is {describe(asked)}")
         if labels is not None and not statistic.by_group:
             raise ValueError(f"{statistic.words} is found for all groups together: leave out by, groups and labels")
         if neighbours not in ("replace", "add-remove") and (statistic.of_records or not is_line(neighbours)):
@@ -266,10 +288,15 @@ class Request:
         return place.manifold if isinstance(place, Ball) else place
 
     @property
+    def hides_numbers(self) -> bool:
+        """Whether the number of members, or those of the groups, are private."""
+        return self.neighbours == "add-remove" or self.labels == "private"
+
+    @property
     def counted(self) -> bool:
         """Whether the number of members is private, so that a noisy count is drawn first."""
         hidden = self.neighbours == "add-remove" or (self.labels == "private" and self.group)
-        return hidden and self.statistic.of_records and not self.is_part
+        return hidden and self.statistic.of_records and not self.is_part and not self.statistic.chain
 
     @property
     def protects(self) -> str:
@@ -295,7 +322,8 @@ class Request:
 
     @cached_property
     def _shares(self) -> tuple[list[Privacy], Privacy]:
-        return set_aside(self.privacy, [COUNT_SHARE] * self.counted + [self.coverage] * (self.coverage > 0.0))
+        shares = [COUNT_SHARE] * self.counted + [self.coverage] * (self.coverage > 0.0)
+        return set_aside(self.privacy, [] if self.statistic.chain else shares)
 
     @property
     def own(self) -> Privacy:
@@ -310,7 +338,8 @@ class Request:
     @cached_property
     def covering(self) -> Request | None:
         """The coverage, if it was asked for."""
-        return self.part(self.statistic.cover, self._shares[0][-1]) if self.coverage and self.statistic.cover else None
+        cover = None if self.statistic.chain else self.statistic.cover
+        return self.part(cover, self._shares[0][-1]) if self.coverage and cover else None
 
     def part(self, statistic: Statistic, privacy: Privacy, law: Family | None = None) -> Request:
         """A request for something else about the same members, with a part of the privacy."""
@@ -335,6 +364,13 @@ class Request:
         """The cost of a release about ``n`` members; if ``n`` is private, a cost that holds for every number."""
         own = cost_of(self.own) if self.counted else self.plan(n).own_cost
         return cost_of_parts([*(part.plan(1).own_cost for part in (self.count, self.covering) if part), own], self.privacy)
+
+    def price(self, sizes: tuple[int, ...]) -> Cost:
+        """The cost of the releases of groups of these sizes together, or of the only one."""
+        if self.labels is None or self.statistic.chain:
+            return self.cost(sizes[0])
+        each = self.of_group
+        return cost_of_groups([each.cost(n) for n in sizes], self)
 
     def check(self, n: int) -> None:
         """Raises if there is no noise for ``n`` members or, if that number is private, for no number of them."""

@@ -20,6 +20,12 @@ Change = Literal["replace", "add-remove"]
 #: What ``n`` counts: records, or persons with several records.
 Unit = Literal["record", "person"]
 
+#: Whether everyone may know who is in which group.
+Labels = Literal["public", "private"]
+
+#: Whether a person is in one group only, or may be in all.
+UnitIn = Literal["one group", "all groups"]
+
 
 @final
 @dataclass(frozen=True)

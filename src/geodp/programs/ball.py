@@ -170,9 +170,9 @@ class EnclosingBall(Program):
     start: Ball | Manifold
     #: The privacy of the mean that the ball is for: how much noise it will have decides how many records may be left outside.
     then: Privacy | None = None
-    #: Requests that must be possible in the ball, each for its number of members. Their own ball does not matter.
-    later: tuple[Request, ...] = ()
-    later_n: int = 1
+    #: A request that must be possible in the ball for these numbers of members. Its own ball does not matter.
+    later: Request | None = None
+    sizes: tuple[int, ...] = ()
 
     kind = "ball"
     words = "one ball"
@@ -195,15 +195,22 @@ class EnclosingBall(Program):
     @property
     def accepts(self) -> Check:
         """Raises for a ball in which a later request is not possible."""
-        return partial(_check_later, self.later, self.later_n) if self.later else accept_all
+        return accept_all if self.later is None else partial(_check_later, self.later, self.sizes)
 
     def plan(self, request: Request, n: int) -> Search:
         return Search(request, n)
 
 
-def _check_later(later: tuple[Request, ...], n: int, ball: Ball) -> None:
-    for request in later:
-        replace(request, statistic=replace(cast(Any, request.statistic), ball=ball)).check(n)
+def in_ball(statistic: Statistic, ball: Ball) -> Statistic:
+    """The same statistic in another ball."""
+    found: Statistic = replace(cast(Any, statistic), ball=ball)
+    return found
+
+
+def _check_later(later: Request, sizes: tuple[int, ...], ball: Ball) -> None:
+    request = replace(later, statistic=in_ball(later.statistic, ball))
+    for n in sizes:
+        request.check(n)
 
 
 @final

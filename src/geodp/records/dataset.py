@@ -6,7 +6,7 @@ import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal, TypedDict, Unpack, final, get_args
+from typing import Any, TypedDict, Unpack, final, get_args
 
 import numpy as np
 
@@ -16,16 +16,12 @@ from geodp.files.parts import open_parts
 from geodp.inputs import describe, refuse_unreadable
 from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
-from geodp.privacy.neighbours import Change
+from geodp.privacy.neighbours import Change, Labels, UnitIn
 from geodp.records.chunks import count_records, is_dask, with_errors_hidden
-from geodp.records.labels import Indices, code_of_names, group_names, in_order, key_of, sorted_names
-from geodp.records.persons import Persons, by_appearance, numbered, persons_of
+from geodp.records.labels import Indices, by_appearance, code_of_names, group_names, in_order, key_of, sorted_names
+from geodp.records.persons import Persons, numbered, persons_of
 from geodp.records.rows import Rows, check_known, read_rows, select_records
 from geodp.records.sources import Columns, is_column, load
-
-Labels = Literal["public", "private"]
-#: Whether a person is in one group only, or may be in all.
-UnitIn = Literal["one group", "all groups"]
 
 
 class MemberOptions(Columns, total=False):
@@ -35,13 +31,18 @@ class MemberOptions(Columns, total=False):
     neighbours: Change
 
 
-class GroupOptions(TypedDict, total=False):
-    """The group of each record: further options of :class:`Dataset`."""
+class GroupNames(TypedDict, total=False):
+    """Which groups there are."""
 
-    by: Any
     groups: Sequence[Hashable] | None
     labels: Labels
     unit_in: UnitIn
+
+
+class GroupOptions(GroupNames, total=False):
+    """The group of each record: further options of :class:`Dataset`."""
+
+    by: Any
 
 
 class DatasetOptions(MemberOptions, GroupOptions, total=False):

@@ -25,6 +25,8 @@ from geodp.request import NoiseOptions, PrivacyOptions, Request, Statistic
 class SummaryOptions(PrivacyOptions, NoiseOptions, AccountOptions, total=False):
     """The privacy, how the noise is chosen, and a budget to charge."""
 
+    epsilon: float | None
+
 
 @final
 @dataclass(frozen=True)
@@ -79,7 +81,6 @@ def private_summary(
     base: ArrayLike | None = None,
     radius: float | None = None,
     neighbours: str = "replace",
-    epsilon: float | None = None,
     **options: Unpack[SummaryOptions],
 ) -> Release:
     r"""Your own summary, a point of a manifold, released with differential privacy.
@@ -115,7 +116,7 @@ def private_summary(
     """
     if not isinstance(manifold, Manifold):
         raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
-    privacy = privacy_of(epsilon, options.get("delta"), options.get("rho"), options.get("mu"))
+    privacy = privacy_of(*(options.get(name) for name in ("epsilon", *PrivacyOptions.__annotations__)))
     account = Account.of(options.get("ledger"), options.get("dataset"), simulate := options.get("simulate"))
     claim = real_number(sensitivity, "the sensitivity")
     if not 0.0 < claim < math.inf:
