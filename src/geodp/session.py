@@ -26,7 +26,7 @@ from geodp.programs.chain import ChainPlan, plan_chain
 from geodp.programs.kmeans import private_kmeans
 from geodp.receipt import Release, receipt_from_json
 from geodp.records.dataset import Dataset, DatasetOptions
-from geodp.release import Account, AccountOptions, protection
+from geodp.release import Account, AccountOptions, protection, takes
 from geodp.request import Count, Plan, Request
 from geodp.showing import Row, Shown, as_html, table_html
 from geodp.statistics.covariance import private_covariance
@@ -144,6 +144,7 @@ class Session(Shown):
     geodp.privacy.ledger.BudgetExhausted: the data set 'this session only' has 0.5 of 2 left, 1 was asked for: ask for at most 0.5
     """
 
+    @takes(DatasetOptions)
     def __init__(
         self,
         x: Any,
