@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from permissions import unprivileged
 from scipy.spatial.transform import Rotation
 from typer.testing import CliRunner
 
-import geodp.release
+import geodp.statistics.frechet
 from geodp import SPD, Ball, Ledger, Manifold, Release, Rotations, Sphere, private_mean
 from geodp.cli import app
 from geodp.cli.common import DEFAULT_LEDGER
@@ -141,10 +141,11 @@ CONTENTS = written()
 def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """All releases of the command line use the same simulated draw."""
 
+    @wraps(private_mean)  # commands have the options that the function takes
     def release(*arguments: Any, **named: Any) -> Release:
         return private_mean(*arguments, **named, simulate=np.random.default_rng(0))
 
-    monkeypatch.setattr(geodp.release, "private_mean", release)
+    monkeypatch.setattr(geodp.statistics.frechet, "private_mean", release)
 
 
 @pytest.mark.usefixtures("simulated")
@@ -700,7 +701,8 @@ def test_brackets_in_the_name_of_a_file_are_shown_as_they_are(name: str, tmp_pat
         (["mean", "x.npy", "-m", "Sphere(2)", "-r", "1", "-e", "abc"], "--epsilon must be a number; see"),
         (["plan", *SPHERE, "-n", "1.5", "-e", "1"], "--records must be a whole number; see"),
         (["plan", *SPHERE, "-n", "[red]", "-e", "1"], "--records must be a whole number; see"),
-        (["mean", "x.npy", "--epsilom", "1"], "no such option: --epsilom"),
+        (["mean", "x.npy", "--epsilom", "1"], r"no such option: --epsilom \(did you mean --epsilon\?\); see"),
+        (["meen"], r"no such command 'meen' \(did you mean 'mean'"),
         (["budget", "shut"], "no such command 'shut'; see .*budget --help"),
         (["unknown"], "no such command 'unknown'"),
     ],

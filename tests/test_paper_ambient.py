@@ -139,6 +139,32 @@ def test_the_published_scale_is_too_small_for_the_frechet_mean_and_ours_is_not()
     assert apart <= enough.sensitivity
 
 
+def mean_length(ball: Ball, n: int, epsilon: float) -> float:
+    """The expected length of the noise: Laplace noise has a Gamma radius."""
+    noise = AmbientLaplace(ball, n, epsilon)
+    return noise.dimension * noise.scale
+
+
+CAP = Ball(Sphere(2), [0.0, 0.0, 1.0], math.pi / 8)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(25, 0.09364), (50, 0.04682), (100, 0.02341), (200, 0.01171), (500, 0.00468)])
+def test_noise_on_the_sphere_is_that_of_the_paper(n: int, expected: float) -> None:
+    assert mean_length(CAP, n, 1.0) == pytest.approx(expected, abs=6e-6)
+    assert mean_length(CAP, n, 2.0) == pytest.approx(3 * 4.0 * math.sin(math.pi / 16) / (2.0 * n), rel=1e-12)
+
+
+def test_noise_on_a_sphere_of_another_size_scales_with_it() -> None:
+    small = Ball(Sphere(2, curvature=4.0), [0.0, 0.0, 0.5], math.pi / 16)
+    assert mean_length(small, 100, 1.0) == pytest.approx(0.5 * mean_length(CAP, 100, 1.0), rel=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_noise_on_matrices_is_that_of_the_paper(k: int) -> None:
+    found = mean_length(Ball(SPD(k), np.eye(k), 1.0), 90, 1.5)
+    assert found == pytest.approx(k * (k + 1) / 2 * 2.0 * (math.e - 1.0) / (90 * 1.5), rel=1e-12)
+
+
 def test_matrices_that_are_not_positive_definite_have_no_nearest_point() -> None:
     noise = AmbientLaplace(Ball(SPD(2), np.eye(2), 1.0), 10, 1.0)
     read = noise.nearest([[1.0, 2.0, 1.0], [1.0, 0.5, 1.0]])

@@ -29,7 +29,7 @@ from geodp.data import release_schema  # noqa: E402
 from geodp.noise.intrinsic import IntrinsicMechanism  # noqa: E402
 from geodp.noise.tangent import TangentMechanism  # noqa: E402
 from geodp.programs.kmeans import private_kmeans  # noqa: E402
-from geodp.receipt import KINDS  # noqa: E402
+from geodp.request import Statistic  # noqa: E402
 
 SCHEMA = release_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -90,19 +90,18 @@ def test_a_charged_release_is_valid(tmp_path: Any) -> None:
 
 
 def test_the_schema_knows_every_kind_and_every_mechanism(receipts: dict[str, dict[str, Any]]) -> None:
-    fields = SCHEMA["$defs"]["release"]["properties"]
-    assert set(fields["summary"]["enum"]) == set(KINDS)
+    kinds = set(SCHEMA["properties"]["summary"]["enum"])
+    assert kinds == {name for name, kind in Statistic.known.items() if kind.__module__.startswith("geodp.")} | {"groups"}
     names = {f"{kind.adjective} {law}" for kind in (IntrinsicMechanism, TangentMechanism) for law in ("Laplace", "Gaussian")}
-    assert set(fields["mechanism"]["enum"]) == names
-    # a count is part of other releases only
-    assert {receipt["summary"] for receipt in receipts.values()} | {"count"} == set(KINDS) | {"ball", "groups", "clusters"}
+    assert set(SCHEMA["$defs"]["mean"]["properties"]["mechanism"]["enum"]) == names
+    # a count is part of other releases only, and these are steps of programs
+    steps = {"medians", "cube", "radius", "tangent mean", "cluster sums"}
+    assert {receipt["summary"] for receipt in receipts.values()} | {"count"} | steps == kinds
 
 
 def parts(receipt: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects that a receipt is made of, and the definitions that describe them."""
-    name = {"ball": "ball", "groups": "groups", "clusters": "clusters"}.get(receipt["summary"], "release")
-    yield name, receipt
-    yield "cost", receipt["cost"]
+    yield receipt["summary"], receipt
     for part in ("count", "coverage"):
         if isinstance(receipt.get(part), dict):
             yield from parts(receipt[part])
@@ -158,7 +157,14 @@ WRONG: list[tuple[str, str, Any]] = [
     ("mean", "mechanism", "Riemannian Cauchy"),
     ("mean", "error/0.95", -1.0),
     ("mean", "dataset", "cohort"),
-    ("mean", "vector", [1.0]),
+    ("mean", "draws", [["1"]]),
+    ("mean", "draws", []),
+    ("mean", "request/privacy", {"epsilon": 1.0, "rho": 0.1}),
+    ("mean", "request/statistic/kind", "variance"),
+    ("mean", "request/statistic/bound", "blunt"),
+    ("mean", "request/statistic/ball/radius", -1.0),
+    ("mean", "request/law", "cauchy"),
+    ("mean", "request/more", 1.0),
     ("mean", "manifold", ""),
     ("mean", "neighbours", "a\nb"),
     ("mean, simulated", "private", True),
@@ -169,10 +175,10 @@ WRONG: list[tuple[str, str, Any]] = [
     ("mean, private number and coverage", "cost/parts/0/dim", 0),
     ("coverage", "bound", "sharp"),
     ("summary", "radius", 1.0),
-    ("projected mean", "vector", "x"),
+    ("projected mean", "draws", "x"),
     ("ball", "radius", 0.0),
     ("ball", "steps", []),
-    ("ball", "then", {"sigma": 1.0}),
+    ("ball", "request/statistic/then", {"sigma": 1.0}),
     ("ball, private number", "count", "47"),
     ("groups", "groups", []),
     ("groups", "groups/0/name", None),

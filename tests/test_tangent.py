@@ -281,9 +281,9 @@ def test_without_positive_curvature_logarithms_never_take_points_apart(manifold:
 
 def rounding_allowed(ball: Ball) -> float:
     """What a measurement adds to the distance of coordinates for the rounding of either."""
-    hidden = planned(Mean(ball), 50, PureDP(1.0)).hidden
-    assert hidden.tangent_sensitivity is not None
-    return 0.5 * (hidden.tangent_sensitivity - min(stretch_of_log(ball) * hidden.sensitivity, 2.0 * ball.reach))
+    bound = planned(Mean(ball), 50, PureDP(1.0)).bound
+    assert bound.tangent_sensitivity is not None
+    return 0.5 * (bound.tangent_sensitivity - min(stretch_of_log(ball) * bound.sensitivity, 2.0 * ball.reach))
 
 
 def mp_function(matrix: Any, function: Any) -> Any:

@@ -98,7 +98,7 @@ def _statistic(stored: dict[str, Any]) -> Statistic:
     return found
 
 
-def _instance(kind: type[Any], stored: dict[str, Any]) -> Any:
+def _instance(kind: Any, stored: dict[str, Any]) -> Any:
     hints = field_types(kind)
     if unknown := set(stored) - set(hints):
         raise ValueError(
@@ -108,7 +108,7 @@ def _instance(kind: type[Any], stored: dict[str, Any]) -> Any:
 
 
 @cache
-def field_types(kind: type[Any]) -> dict[str, Any]:
+def field_types(kind: Any) -> dict[str, Any]:
     """The types of the fields of a dataclass."""
     hints = get_type_hints(kind, localns={"Statistic": Statistic, "Request": Request})
     return {each.name: hints[each.name] for each in fields(kind)}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal, final, get_args
+from typing import Any, Literal, final, get_args
 
 from geodp.arithmetic.bracketing import zero_between
 from geodp.inputs import moderate_length, real_number, whole_number
+from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.notation import Notation
 from geodp.noise.choice import Candidate, MechanismName, SensitivityBound, candidates
@@ -82,6 +83,7 @@ def plan(
     assert n is not None
     assert privacy is not None
     found = Request(statistic, privacy, mechanism=mechanism, law=law).plan(n)
+    found.check()
     return replace(
         found, written=notation, releases=None if releases is None else whole_number(releases, 1, "the number of releases")
     )
@@ -180,7 +182,8 @@ class _Goal:
 
     def _largest_scale(self, candidate: Candidate) -> float:
         """The largest scale whose error is at most the goal's."""
-        ball, manifold = self.statistic.hull, self.statistic.codomain
+        manifold: Manifold = self.statistic.codomain
+        ball: Any = self.statistic.hull
         cost = self._cost(candidate, 1.0)
 
         @cache

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, final
 
 from geodp.inputs import whole_number
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.notation import Notation, in_layout
+from geodp.manifolds.notation import in_layout
 from geodp.noise.choice import Candidate
 from geodp.noise.mechanism import Mechanism
 from geodp.privacy.cost import ConcentratedCost, Cost, compose
-from geodp.privacy.notions import ApproximateDP, Privacy, PureDP
+from geodp.privacy.notions import ApproximateDP, PureDP
 from geodp.showing import Row, Shown, as_text, table_html
 from geodp.verdict import says_nothing, verdict
 
@@ -48,15 +48,10 @@ class ShownPlan(Shown):
 
     if TYPE_CHECKING:
         n: int
-        notation: Notation
         releases: int | None
-        noise: Any
-        statistic: Any
-        sensitivity: float
-        tolerance: float
-        privacy: Privacy
-        cost: Cost
-        options: tuple[Option, ...]
+        # what a plan computes; cached or not
+        notation = statistic = noise = property(lambda self: self._of_plan)
+        sensitivity = tolerance = privacy = cost = options = property(lambda self: self._of_plan)
 
     @property
     def ball(self) -> Ball:

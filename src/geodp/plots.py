@@ -690,7 +690,7 @@ def _intervals(releases: dict[str, VarianceRelease]) -> Figure:
 
 @_figure.register
 def _(groups: GroupedRelease) -> Figure:
-    named = {str(name): release for name, release in groups.items()}
+    named: dict[str, Any] = {str(name): release for name, release in groups.items()}
     first = next(iter(named.values()))
     if isinstance(first, VarianceRelease):
         return _intervals({name: release for name, release in named.items() if isinstance(release, VarianceRelease)})

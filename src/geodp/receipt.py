@@ -619,7 +619,7 @@ class GroupedRelease(Receipts, Mapping[Name, Receipt]):
         return "\n".join([as_text(self.head(), self.rows()), *parts])
 
     def _repr_html_(self) -> str:
-        def cells(name: Name, release: Release) -> list[str]:
+        def cells(name: Name, release: Any) -> list[str]:
             values, errors = (next(iter(rows), ("", ""))[1] for rows in (release.about_value(), release.about_error()))
             return [str(name), str(release.n), values, errors, release.verdict()]
 
@@ -676,7 +676,9 @@ def receipt_from_json(text: str) -> Receipt | Receipts:
     wrong = "pass what to_json returned"
     try:
         stored: Any = json.loads(text)
-        if isinstance(stored, dict):
+        if not isinstance(stored, dict) or "geodp" not in stored:
+            wrong = "it is not a receipt of geodp"
+        else:
             found = _read(stored)
             different = first_difference(json.loads(found.to_json()), stored)
             if different is None:
@@ -753,7 +755,7 @@ def _one(request: Request, stored: dict[str, Any], dataset: str | None, charge: 
     return found
 
 
-def first_difference(derived: Any, stored: Any, name: str = "") -> str | None:
+def first_difference(derived: Any, stored: Any, name: str = "", most: float = 0.0) -> str | None:
     """The name of the first field in which two documents differ, numbers up to the rounding of another machine."""
     if isinstance(derived, dict) and isinstance(stored, dict):
         for key in [*derived, *stored]:
@@ -763,12 +765,20 @@ def first_difference(derived: Any, stored: Any, name: str = "") -> str | None:
                 return name or key
         return None
     if isinstance(derived, list) and isinstance(stored, list) and len(derived) == len(stored):
-        same = all(first_difference(one, other, name or "list") is None for one, other in zip(derived, stored, strict=True))
+        # entries of an array are as exact as its largest ones
+        most = max(most, _largest(derived))
+        pairs = zip(derived, stored, strict=True)
+        same = all(first_difference(one, other, name or "list", most) is None for one, other in pairs)
     elif isinstance(derived, float) and isinstance(stored, float | int) and not isinstance(stored, bool):
-        same = math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12)
+        same = math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12 * most)
     else:
         same = type(derived) is type(stored) and derived == stored
     return None if same else name or "text"
+
+
+def _largest(value: Any) -> float:
+    """The largest number in nested lists."""
+    return max(map(_largest, value), default=0.0) if isinstance(value, list) else abs(value) if isinstance(value, float) else 0.0
 
 
 def _name_of(kind: type[Any]) -> str:

@@ -38,7 +38,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial, wraps
 from random import Random
@@ -53,7 +53,7 @@ from geodp.privacy.neighbours import Change, Unit
 from geodp.privacy.notions import privacy_of
 from geodp.progress import Progress
 from geodp.receipt import ChainRelease, GroupedRelease, Receipt, Release
-from geodp.records.dataset import Dataset, DatasetOptions, GroupOptions, MemberOptions, Members
+from geodp.records.dataset import Dataset, DatasetOptions, GroupNames, MemberOptions, Members
 from geodp.request import Flow, NoiseOptions, Plan, PrivacyOptions, Request, Resize, Statistic, follow
 from geodp.solver.compiling import reproducible
 
@@ -82,7 +82,7 @@ class Options(PrivacyOptions, AccountOptions, MemberOptions, total=False):
     """
 
 
-class GroupedOptions(Options, GroupOptions, total=False):
+class GroupedOptions(Options, GroupNames, total=False):
     """With them, the groups."""
 
     by: Required[Any]
@@ -287,7 +287,8 @@ def run(
     return made
 
 
-class Given(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Given:
     """A value that the caller computed, in place of records."""
 
     source: Array

@@ -49,9 +49,8 @@ _MOST_LEAST = 1 << 40
 
 
 class PrivacyOptions(TypedDict, total=False):
-    """The privacy to spend, in exactly one of four notions. ``epsilon`` may also be given by position."""
+    """The privacy to spend, with an ``epsilon`` in exactly one of four notions."""
 
-    epsilon: float | None
     delta: float | None
     rho: float | None
     mu: float | None
@@ -264,12 +263,9 @@ class Request:
             raise ValueError(f"the part of the privacy for coverage must be from 0 to 0.5 but is {coverage:g}: 0.05 is usual")
         if coverage and statistic.cover is None:
             raise ValueError(f"coverage is for means in a ball, not for {statistic.words}")
-        for name, given, choices in (
-            ("unit", unit, get_args(Unit)),
-            ("labels", labels, (None, *get_args(Labels))),
-        ):
-            if given not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(map(str, choices))} but is {describe(given)}")
+        for name, asked, known in (("unit", unit, get_args(Unit)), ("labels", labels, (None, *get_args(Labels)))):
+            if asked not in known:
+                raise ValueError(f"{name} must be one of {', '.join(map(str, known))} but is {describe(asked)}")
         if labels is not None and not statistic.by_group:
             raise ValueError(f"{statistic.words} is found for all groups together: leave out by, groups and labels")
         if neighbours not in ("replace", "add-remove") and (statistic.of_records or not is_line(neighbours)):

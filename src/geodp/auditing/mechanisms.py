@@ -69,9 +69,9 @@ class MeanMechanism:
         return found
 
     def _mean(self, x: Array) -> Array:
-        for known, mean in self._known:
+        for known, found in self._known:
             if np.array_equal(known, x, equal_nan=True):
-                return mean
+                return found
         with reproducible():
             mean: Array = self.plan.statistic.compute(x, self.plan.n)
         self._known[:] = [*self._known[-1:], (x.copy(), mean)]

@@ -15,12 +15,12 @@ from geodp.inputs import Array, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import sinhc
-from geodp.planning import Plan, plan
+from geodp.planning import plan
 from geodp.privacy.cost import Cost, compose, selection_epsilon
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import share_of, split
 from geodp.programs.ball import Search, Step, cells_for, cubes_for, enough_records, plan_search, radius_target
-from geodp.request import Request
+from geodp.request import Plan, Request
 from geodp.showing import Row, Shown
 from geodp.solver.mean import check_means
 from geodp.statistics.counts import TangentMean

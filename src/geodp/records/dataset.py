@@ -31,13 +31,18 @@ class MemberOptions(Columns, total=False):
     neighbours: Change
 
 
-class GroupOptions(TypedDict, total=False):
-    """The group of each record: further options of :class:`Dataset`."""
+class GroupNames(TypedDict, total=False):
+    """Which groups there are."""
 
-    by: Any
     groups: Sequence[Hashable] | None
     labels: Labels
     unit_in: UnitIn
+
+
+class GroupOptions(GroupNames, total=False):
+    """The group of each record: further options of :class:`Dataset`."""
+
+    by: Any
 
 
 class DatasetOptions(MemberOptions, GroupOptions, total=False):

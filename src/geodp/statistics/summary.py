@@ -25,6 +25,8 @@ from geodp.request import NoiseOptions, PrivacyOptions, Request, Statistic
 class SummaryOptions(PrivacyOptions, NoiseOptions, AccountOptions, total=False):
     """The privacy, how the noise is chosen, and a budget to charge."""
 
+    epsilon: float | None
+
 
 @final
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def private_summary(
     """
     if not isinstance(manifold, Manifold):
         raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
-    privacy = privacy_of(*(options.get(name) for name in PrivacyOptions.__annotations__))
+    privacy = privacy_of(*(options.get(name) for name in ("epsilon", *PrivacyOptions.__annotations__)))
     account = Account.of(options.get("ledger"), options.get("dataset"), simulate := options.get("simulate"))
     claim = real_number(sensitivity, "the sensitivity")
     if not 0.0 < claim < math.inf:
