@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import json
 import pickle
 import re
 import warnings
@@ -45,7 +48,8 @@ def conforms(*kinds: Any) -> Any:
     )
 
 
-refitted = pytest.mark.filterwarnings("ignore:with this fit the estimator")  # the checks fit again and again
+# the checks fit again and again, some of them with a seed
+refitted = pytest.mark.filterwarnings("ignore:with this fit the estimator", "ignore:random_state seeds the noise")
 
 
 @pytest.mark.slow
@@ -124,7 +128,7 @@ def test_the_docstring_says_what_is_private_and_by_which_theorem() -> None:
 
 
 def test_every_fit_draws_anew() -> None:
-    model, x = PrivateFrechetMean("Sphere(2)", radius=0.5), flat_records(Sphere(2))
+    model, x = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=1.0), flat_records(Sphere(2))
     first = model.fit(x).location_.copy()
     with pytest.warns(UserWarning, match="2 releases without a ledger"):
         model.fit(x)
@@ -135,16 +139,16 @@ def test_parameters_can_be_read_set_and_cloned() -> None:
     model = PrivateFrechetMean(SPD(2), center=np.eye(2), radius=0.7, epsilon=2.0)
     assert model.get_params().keys() == {
         "manifold", "center", "radius", "find", "epsilon", "delta", "rho", "mu", "mechanism", "law", "ledger", "dataset",
-        "layout", "transform_private_records",
+        "layout", "random_state", "transform_private_records",
     }  # fmt: skip
-    copy = clone(model)
-    assert (copy.manifold, copy.radius, copy.epsilon) == (SPD(2), 0.7, 2.0)
-    assert not hasattr(copy, "location_")
-    copy.set_params(epsilon=3.0, manifold="SPD(2)")
-    assert copy.fit(flat_records(SPD(2))).receipt_.epsilon == 3.0
+    other = clone(model)
+    assert (other.manifold, other.radius, other.epsilon) == (SPD(2), 0.7, 2.0)
+    assert not hasattr(other, "location_")
+    other.set_params(epsilon=3.0, manifold="SPD(2)")
+    assert other.fit(flat_records(SPD(2))).receipt_.epsilon == 3.0
     assert model.epsilon == 2.0
-    again = pickle.loads(pickle.dumps(copy))
-    np.testing.assert_array_equal(again.location_, copy.location_)
+    again = pickle.loads(pickle.dumps(other))
+    np.testing.assert_array_equal(again.location_, other.location_)
     with pytest.raises(ValueError, match="epsilonn"):
         model.set_params(epsilonn=3.0)
 
@@ -169,7 +173,7 @@ def test_it_takes_its_place_in_a_pipeline() -> None:
 def test_a_refused_transformation_fits_nothing_and_spends_nothing(flag: Any, tmp_path: Path) -> None:
     ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
     ledger.open("d", 2)
-    model = PrivateFrechetMean("Sphere(2)", radius=0.5, ledger=ledger, dataset="d", transform_private_records=flag)
+    model = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=1.0, ledger=ledger, dataset="d", transform_private_records=flag)
     with pytest.raises(ValueError, match="fit_transform returns the private records"):
         model.fit_transform(flat_records(Sphere(2)))
     assert ledger.spent("d") == 0
@@ -206,24 +210,78 @@ def test_with_a_ledger_a_cross_validation_is_counted_and_stopped(tmp_path: Path)
         ({"epsilon": 1.0, "delta": 1e-4}, r"epsilon \d\S* at delta 0.0001,"),
     ],
 )
-def test_without_a_ledger_the_second_of_all_fits_warns_once_what_they_add_up_to(given: dict[str, float], total: str) -> None:
+def test_without_a_ledger_fits_warn_what_they_add_up_to_whenever_their_number_doubles(
+    given: dict[str, float], total: str
+) -> None:
     x = flat_records(Sphere(2))
     model = PrivateFrechetMean("Sphere(2)", radius=0.5, **given)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         cross_val_score(model, x, scoring=score, cv=4)
         clone(clone(model)).fit(x)
-    (warning,) = warned
-    text = str(warning.message)
-    assert re.search(f"2 releases without a ledger: if they share records, together they spend up to {total}", text)
-    assert "inf" not in text
-    assert "\n" not in text
+    second, fourth = (str(warning.message) for warning in warned)
+    assert re.search(f"2 releases without a ledger: if they share records, together they spend up to {total}", second)
+    assert "4 releases without a ledger" in fourth
+    assert "inf" not in second + fourth
+    assert "\n" not in second
     # another estimator has a count of its own
     PrivateFrechetMean("Sphere(2)", radius=0.5, **given).fit(x)
 
 
+def test_fits_in_other_processes_are_counted_with_the_others() -> None:
+    x = flat_records(Sphere(2))
+    model = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=0.25)
+    with warnings.catch_warnings():  # of the workers
+        warnings.simplefilter("ignore")
+        cross_val_score(model, x, scoring=score, cv=7, n_jobs=2)
+    with pytest.warns(UserWarning, match="made 8 releases without a ledger: .* up to epsilon 2,"):
+        model.fit(x)
+
+
+def test_the_file_that_counts_is_removed_with_the_estimator() -> None:
+    model = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=1.0).fit(flat_records(Sphere(2)))
+    sent = pickle.loads(pickle.dumps(model))
+    path = model._count._path
+    assert path is not None
+    assert path.exists()
+    assert set(json.loads(path.read_text())) == set(model.cost_.to_dict())
+    del model
+    gc.collect()
+    assert not path.exists()
+    with pytest.warns(UserWarning, match="made 2 releases"):  # it still knows of the one before
+        sent.fit(flat_records(Sphere(2)))
+
+
+@pytest.mark.parametrize("made", [PrivateFrechetMean, PrivateTangentSpace, PrivateMDM, PrivateKMeans])
+def test_without_an_amount_of_privacy_nothing_is_fitted(made: Any) -> None:
+    with pytest.raises(ValueError, match="give the privacy to spend: exactly one of epsilon, epsilon and delta, rho, or mu"):
+        made().fit(flat_records(SPD(2)).reshape(-1, 2, 2), np.arange(80) % 2)
+
+
+@pytest.mark.parametrize("seed", [7, np.random.RandomState(7), np.random.default_rng(7)], ids=["int", "old", "new"])
+def test_a_seed_makes_a_fit_reproducible_and_not_private_and_charges_nothing(seed: Any, tmp_path: Path) -> None:
+    x = flat_records(Sphere(2))
+    found = []
+    for state in (copy.deepcopy(seed), copy.deepcopy(seed)):
+        model = PrivateFrechetMean("Sphere(2)", radius=0.5, find=0.2, epsilon=5.0, random_state=state)
+        with pytest.warns(UserWarning, match="random_state seeds the noise, so this fit is NOT PRIVATE"):
+            found.append(model.fit(x).location_)
+        assert not any(release.private for release in model.releases_)
+        assert "NOT PRIVATE" in str(model.receipt_)
+    np.testing.assert_array_equal(*found)
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.open("d", 5)
+    model.set_params(ledger=ledger, dataset="d")
+    with (
+        pytest.warns(UserWarning, match="NOT PRIVATE"),
+        pytest.raises(ValueError, match="a simulation is not private and spends no budget"),
+    ):
+        model.fit(x)
+    assert ledger.spent("d") == 0
+
+
 def test_where_warnings_are_errors_the_second_fit_is_not_made() -> None:
-    x, model = flat_records(Sphere(2)), PrivateFrechetMean("Sphere(2)", radius=0.5)
+    x, model = flat_records(Sphere(2)), PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=1.0)
     first = model.fit(x).location_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -233,7 +291,7 @@ def test_where_warnings_are_errors_the_second_fit_is_not_made() -> None:
 
 
 def test_the_count_goes_with_a_pickle_and_holds_no_records() -> None:
-    x, model = flat_records(Sphere(2)), PrivateFrechetMean("Sphere(2)", radius=0.5)
+    x, model = flat_records(Sphere(2)), PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=1.0)
     sent = pickle.loads(pickle.dumps(model.fit(x)))
     with pytest.warns(UserWarning, match="2 releases without a ledger"):
         sent.fit(x)
@@ -264,7 +322,7 @@ BAD: list[tuple[dict[str, Any], Any, str]] = [
 @pytest.mark.parametrize(("given", "x", "sentence"), BAD, ids=[sentence for *_, sentence in BAD])
 def test_bad_public_input_is_a_sentence(given: dict[str, Any], x: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        PrivateFrechetMean(**given).fit(x)
+        PrivateFrechetMean(**{"epsilon": 1.0, **given}).fit(x)
 
 
 def test_nothing_can_be_transformed_before_a_fit() -> None:

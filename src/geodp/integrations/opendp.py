@@ -296,7 +296,7 @@ def _privacy_for(measure: str, distance: int, loss: Any) -> Privacy:
 _SETTLED = {
     name
     for each in (PrivacyOptions, AccountOptions, MemberOptions, GroupOptions)
-    for name in (*each.__annotations__, "x", "progress")
+    for name in (*each.__annotations__, "x", "epsilon", "progress")
 }
 
 
