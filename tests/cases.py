@@ -89,6 +89,14 @@ MANIFOLDS: list[Manifold] = [
     Product(Product(Hyperbolic(2), Grassmann(1, 3)), PlanarShapes(4)),
     *map(geodp.HPD, (1, 2, 3)),
     *map(geodp.Torus, (1, 2, 4)),
+    *map(geodp.SPDLogCholesky, (1, 2, 4)),
+    *map(geodp.Correlation, (2, 3, 5)),
+    geodp.Correlation(3, shrink=0.1),
+    *map(geodp.Simplex, (2, 3, 5)),
+    geodp.Simplex(3, floor=0.01),
+    geodp.Poses(),
+    geodp.Poses(length=0.3),
+    Product(geodp.Correlation(3), Sphere(2)),
 ]
 
 #: One manifold of every family, for what takes seconds each; the others have the same checks behind the marker ``slow``.
@@ -104,6 +112,10 @@ ONE_OF_EACH: list[Manifold] = [
     Product(Sphere(2), Euclidean(3)),
     geodp.HPD(2),
     geodp.Torus(2),
+    geodp.SPDLogCholesky(2),
+    geodp.Correlation(3),
+    geodp.Simplex(3),
+    geodp.Poses(),
 ]
 
 #: Those, and two of one dimension: what the normal suite tries.

@@ -269,7 +269,7 @@ def test_a_simulation_that_is_called_exact_does_not_load(kind: str) -> None:
         edited = stored | {"private": True, "numerics": "exact", "grid": grid}
         for part in ("count",) if "count" in stored else ():
             edited[part] = stored[part] | {"private": True, "numerics": "exact", "grid": simulated.count.noise.grid}
-        with pytest.raises(ValueError, match="its grid does not follow|its draws must be such as its noise can make"):
+        with pytest.raises(ValueError, match=r"its grid does not follow|its draws must be such as its noise can make"):
             Release.from_json(json.dumps(edited))
 
 

@@ -40,7 +40,8 @@ def read_blocks(x: da.Array, labels: tuple[Any, ...], manifold: Manifold, most: 
                 raise ValueError(f"{name} has shape {label.shape}, but one label for each record has shape (n,)")
             if not math.isnan(label.shape[0]):
                 check_length(np.broadcast_to(0, label.shape), name, int(x.shape[0]))
-    key, keep = secrets.token_bytes(32), x.size * 8 <= most
+    keep = x.size * 8 <= most
+    key = b"" if keep else secrets.token_bytes(32)  # a log may show a hash
     aligned = [label if math.isnan(label.shape[0]) else label.rechunk((x.chunks[0],)) for label in beside]
     found = gather(map_rows(_ReadBlock(key, keep), x, *aligned))
     read = iter(zip(*(cells for _, cells in found), strict=True))

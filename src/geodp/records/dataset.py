@@ -18,8 +18,8 @@ from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
 from geodp.privacy.neighbours import Change, Labels, UnitIn
 from geodp.records.chunks import count_records, is_dask, with_errors_hidden
-from geodp.records.labels import Indices, code_of_names, group_names, in_order, key_of, sorted_names
-from geodp.records.persons import Persons, by_appearance, numbered, persons_of
+from geodp.records.labels import Indices, by_appearance, code_of_names, group_names, in_order, key_of, sorted_names
+from geodp.records.persons import Persons, numbered, persons_of
 from geodp.records.rows import Rows, check_known, read_rows, select_records
 from geodp.records.sources import Columns, is_column, load
 

@@ -178,6 +178,15 @@ class Coder:
         return code
 
 
+def by_appearance(numbers: Indices) -> Indices:
+    """The same numbers in the order in which they appear first, from 0 without gaps; -1 stays -1."""
+    _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    absent = int(numbers.min(initial=0) < 0)
+    rank[np.append(np.arange(absent), absent + np.argsort(first[absent:], kind="stable"))] = np.arange(len(first)) - absent
+    return rank[which]
+
+
 def code_of_names(coder: Coder, names: Iterable[Any]) -> Indices:
     """For each number of a coder, which of the names it is the label of; -1 if of none."""
     place = {key_of(name): i for i, name in enumerate(names)}

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
 from geodp.records.chunks import Stream, is_dask
-from geodp.records.labels import Indices
+from geodp.records.labels import Indices, by_appearance
 from geodp.records.rows import Rows, at_places
 
 #: A function of records, and of where each person's records start, that returns one row a person.
@@ -70,21 +70,11 @@ def persons_of(rows: Rows, members: Indices, manifold: Manifold) -> Persons:
 
 
 def numbered(persons: Indices) -> Indices:
-    """The number of each record's person, where every record without an id has a number of its own: in order of appearance."""
+    """The number of each record's person, where every record without an id has a number of its own."""
     missing = persons < 0
-    known = np.maximum.accumulate(np.append(-1, persons))
-    if not missing.any() and (persons <= known[:-1] + 1).all():
+    if not missing.any():
         return persons
-    return by_appearance(np.where(missing, known[-1] + np.cumsum(missing), persons))
-
-
-def by_appearance(numbers: Indices) -> Indices:
-    """The same numbers in the order in which they appear first, from 0 without gaps; -1 stays -1."""
-    _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    absent = int(numbers.min(initial=0) < 0)
-    rank[np.append(np.arange(absent), absent + np.argsort(first[absent:], kind="stable"))] = np.arange(len(first)) - absent
-    return rank[which]
+    return by_appearance(np.where(missing, persons.max(initial=-1) + np.cumsum(missing), persons))
 
 
 @final

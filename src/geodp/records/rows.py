@@ -1,13 +1,12 @@
 """Records with the person and the group of each, from one read that counts the records and codes the labels.
 
-Nothing is joined by position afterwards: a source is read again only if it is too large to be kept, and then a hash with a secret
-key tells whether it has given the same records in the same order as in the read that had the labels.
+Nothing is joined by position afterwards: a source is read again only if it is too large to be kept, and then a hash tells
+whether it has given the same records in the same order as in the read that had the labels.
 """
 
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -29,7 +28,7 @@ from geodp.records.chunks import (
     is_dask,
     split,
 )
-from geodp.records.labels import Coder, Indices, check_length, read_labels
+from geodp.records.labels import Coder, Indices, by_appearance, check_length, read_labels
 
 #: Labelled records up to this many bytes are kept from the read that has their labels.
 _KEPT_BYTES = 1 << 29
@@ -70,6 +69,7 @@ def read_rows(x: Any, unit: Any, by: Any, manifold: Manifold) -> Rows:
             codes[i] = coders[i](cells)
     if codes[0] is not None and sorted_by_person:
         _check_together(codes[0])
+        codes[0] = by_appearance(codes[0])
     return Rows(x, count, codes[0], codes[1], coders[1])
 
 
@@ -82,8 +82,7 @@ def _check_together(persons: Indices) -> None:
 
 def _read_stream(x: Any, labels: tuple[Any, Any], manifold: Manifold) -> tuple[Any, int, list[Any]]:
     """The records of a stream, or the stream if there are too many to keep; their number; and the labels that come with them."""
-    key = secrets.token_bytes(32)
-    seen, kept, count, size = blake2b(key=key), list[Array](), 0, math.prod(manifold.point_shape) * 8
+    seen, kept, count, size = blake2b(), list[Array](), 0, math.prod(manifold.point_shape) * 8
     found: list[list[NDArray[Any]]] = [[], []]
     source: Iterable[tuple[Any, list[NDArray[Any]]]]
     source = x.read() if isinstance(x, Labelled) else ((chunk, []) for chunk in chunks_of(x, manifold))
@@ -101,11 +100,11 @@ def _read_stream(x: Any, labels: tuple[Any, Any], manifold: Manifold) -> tuple[A
     ]
     if count * size <= _KEPT_BYTES:
         return np.concatenate([np.empty((0, *manifold.point_shape)), *kept]), count, joined
-    return Stream(lambda: _read_again(x, manifold, key, seen.digest()), count), count, joined
+    return Stream(lambda: _read_again(x, manifold, seen.digest()), count), count, joined
 
 
-def _read_again(x: Any, manifold: Manifold, key: bytes, expected: bytes) -> Iterator[Array]:
-    seen = blake2b(key=key)
+def _read_again(x: Any, manifold: Manifold, expected: bytes) -> Iterator[Array]:
+    seen = blake2b()
     for chunk in chunks_of(x, manifold):
         seen.update(chunk.tobytes())
         yield chunk

@@ -112,7 +112,8 @@ def frechet_means(
     starts = np.concatenate([[0], np.cumsum(np.bincount(codes[order], minlength=len(labels)))])
     with np.errstate(all="ignore"):  # a warning about the conversion would reveal something about a value
         chosen = records[order].astype(np.float64, order="C")
-    return MeanResults(labels, *group_means(chosen, starts, ball, tolerance=tolerance))
+    means = group_means(chosen, starts, ball, tolerance=tolerance)
+    return MeanResults(labels, *means._replace(points=ball.manifold.raw_readable(means.points)))
 
 
 def _coded(by: ArrayLike, groups: ArrayLike | None, count: int) -> tuple[NDArray[Any], Integers]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Unpack
 
@@ -110,7 +110,8 @@ def frechet_mean(
     """
     points = load(x, checked_ball(ball).manifold, **how).x
     with followed(progress, "mean") as told:
-        return _Solver(open_records(points, ball, weights), told).solve(tolerance)
+        result = _Solver(open_records(points, ball, weights), told).solve(tolerance)
+    return replace(result, point=ball.manifold.raw_readable(result.point))
 
 
 def means_possible(ball: Ball) -> bool:

@@ -1,0 +1,168 @@
+"""Manifolds that one chart maps onto a Euclidean space without changing distances."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geodp.inputs import EPSILON, Array
+from geodp.manifolds.manifold import Manifold, Requirement
+
+if TYPE_CHECKING:
+    from flint import arb
+
+#: The last entry of an array that holds coordinates in place of a point. No point has entries of this size.
+_KEPT = 2.0**1000
+
+
+class FlatChart(Manifold):
+    """A manifold with a chart: an isometry onto ``R^dim``. It inherits everything else from Euclidean space.
+
+    Write ``roots`` (``Roots.flat(dim)``), ``point_shape``, ``requirements``, :meth:`raw_chart` and :meth:`raw_inverse`.
+
+    *Rounding.* A record stands for the point with the coordinates that floats compute for it. These are a function of the record
+    alone, so clipping, sensitivity and noise do not depend on how accurate they are; :meth:`reading_rounding` bounds their error.
+    Only a private mean must survive being stored. Where an array of floats determines its coordinates up to :meth:`log_rounding`,
+    nothing needs to be done. Where it does not (the logarithm of a nearly singular matrix), set :attr:`keeps_coordinates`: then
+    an array holds the coordinates themselves until noise is added.
+
+    *Exact noise* is that of ``R^dim`` about the computed coordinates of the centre; :meth:`raw_inverse` is applied afterwards.
+    """
+
+    @abstractmethod
+    def raw_chart(self, x: Array) -> Array:
+        """The coordinates of points, ``(..., dim)``; the origin has coordinates 0. May be anything for other arrays."""
+
+    @abstractmethod
+    def raw_inverse(self, coordinates: Array) -> Array:
+        """The points with these coordinates, for coordinates of moderate size."""
+
+    def reading_rounding(self, x: Array) -> float:
+        """Override it if :meth:`raw_chart` may lose more than the last digits."""
+        return 4.0 * EPSILON * (math.sqrt(self.dim) + float(np.linalg.vector_norm(self.raw_position(x))))
+
+    @property
+    def keeps_coordinates(self) -> bool:
+        """Whether private values are kept as coordinates. Needs more entries in a point than dimensions."""
+        return False
+
+    def exact_coordinates(self, x: Array) -> list[arb]:
+        """The chart of the point that floats define, in intervals; only checks use it.
+
+        By default it is :meth:`raw_chart` applied to real numbers, which works if that consists of arithmetic and functions like
+        ``np.log``. Override it if that uses linear algebra.
+        """
+        from flint import arb
+
+        numbers = np.array([arb(float(entry)) for entry in x.ravel()], dtype=object).reshape(x.shape)
+        return list(self.raw_chart(numbers))
+
+    # ------------------------------------------------------------------ what follows
+
+    @property
+    def origin(self) -> Array:
+        return self.raw_inverse(np.zeros(self.dim))
+
+    def raw_position(self, x: Array) -> Array:
+        """The coordinates of points, also of those that are kept as coordinates."""
+        kept = self.is_kept(x)
+        if not kept.any():
+            return self.raw_chart(x)
+        flat = x.reshape(*kept.shape, -1)[..., : self.dim]
+        if kept.all():
+            return flat
+        shape = (*kept.shape, *(1,) * len(self.point_shape))
+        return np.where(kept[..., None], flat, self.raw_chart(np.where(kept.reshape(shape), self.origin, x)))
+
+    def raw_reading(self, x: Array) -> Array:
+        """The coordinates of records of any values, not finite for those that are not points."""
+        valid = self.valid(x)
+        safe = np.where(valid.reshape(*valid.shape, *(1,) * len(self.point_shape)), x, self.origin)
+        return np.where(valid[..., None], self.raw_position(safe), np.nan)
+
+    def raw_keep(self, coordinates: Array) -> Array:
+        """The points with these coordinates, as private values are kept."""
+        if not self.keeps_coordinates:
+            return self.raw_inverse(coordinates)
+        size = math.prod(self.point_shape)
+        flat = np.concatenate([coordinates, np.zeros((*coordinates.shape[:-1], size - self.dim))], axis=-1)
+        flat[..., -1] = _KEPT
+        return flat.reshape(*coordinates.shape[:-1], *self.point_shape)
+
+    def is_kept(self, x: Array) -> NDArray[np.bool_]:
+        """Which arrays hold coordinates in place of a point."""
+        last = x.reshape(*x.shape[: x.ndim - len(self.point_shape)], math.prod(self.point_shape))[..., -1]
+        return np.asarray((last == _KEPT) & self.keeps_coordinates)
+
+    def raw_readable(self, points: Array) -> Array:
+        return self.raw_inverse(self.raw_position(points)) if self.is_kept(points).any() else points
+
+    def raw_difference(self, p: Array, q: Array) -> Array:
+        """The coordinates of ``q`` minus those of ``p``."""
+        return self.raw_position(q) - self.raw_position(p)
+
+    def raw_exp(self, p: Array, v: Array) -> Array:
+        return self.raw_inverse(self.raw_position(p) + self.raw_coordinates(p, v))
+
+    def raw_kept_exp(self, p: Array, v: Array) -> Array:
+        return self.raw_keep(self.raw_position(p) + self.raw_coordinates(p, v))
+
+    def raw_log(self, p: Array, q: Array) -> Array:
+        return self.raw_tangent(p, self.raw_difference(p, q))
+
+    def raw_dist(self, p: Array, q: Array) -> Array:
+        return np.linalg.vector_norm(self.raw_difference(p, q), axis=-1)
+
+    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
+        return np.vecdot(self.raw_coordinates(p, u), self.raw_coordinates(p, v))
+
+    def raw_tangent(self, p: Array, coordinates: Array) -> Array:
+        """By default a tangent vector is an array of its coordinates, filled up with zeros."""
+        leading = np.broadcast_shapes(p.shape[: p.ndim - len(self.point_shape)], coordinates.shape[:-1])
+        size = math.prod(self.point_shape)
+        flat = np.zeros((*leading, size))
+        flat[..., : self.dim] = coordinates
+        return flat.reshape(*leading, *self.point_shape)
+
+    def raw_coordinates(self, p: Array, v: Array) -> Array:
+        flat = v.reshape(*v.shape[: v.ndim - len(self.point_shape)], math.prod(self.point_shape))
+        return flat[..., : self.dim] + np.zeros((*self.batch_shape(p, v), 1))
+
+    def raw_move_origin(self, p: Array, x: Array) -> Array:
+        return self.raw_inverse(self.raw_position(p) + self.raw_position(x))
+
+    def raw_project(self, x: Array) -> Array:
+        return x
+
+    def log_rounding(self, p: Array, reach: float) -> float:
+        """Right if coordinates are kept, or if the chart of a point in floats is as accurate as its coordinates."""
+        return 8.0 * EPSILON * (math.sqrt(self.dim) + float(np.linalg.vector_norm(self.raw_position(p))) + reach)
+
+    def all_requirements(self, x: Array) -> Iterator[Requirement]:
+        kept = self.is_kept(x)
+        return super().all_requirements(np.where(kept.reshape(*kept.shape, *(1,) * len(self.point_shape)), self.origin, x))
+
+    @property
+    def chart_units(self) -> tuple[int | None, ...]:
+        return (None,)
+
+    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
+        from geodp.arithmetic.intervals import enclosed_vector
+
+        # eigen-decompositions branch where eigenvalues coincide: with the origin in the array, they take all branches
+        coordinates = self.raw_position(np.stack([center, self.origin]))[0]
+        return [c + x for c, x in zip(enclosed_vector(coordinates), v, strict=True)]
+
+    def from_chart(self, x: Array) -> Array:
+        coordinates = np.clip(x, -1e6, 1e6)
+        while True:
+            with np.errstate(all="ignore"):
+                point = self.raw_inverse(coordinates)
+            if self.valid(point):
+                return point
+            coordinates = 0.75 * coordinates  # so far out that floats cannot hold the point
