@@ -728,9 +728,24 @@ def _chain(request: Request, stored: dict[str, Any]) -> ChainRelease:
         return left.pop(0)
 
     follow(request.statistic.steps(request, made.sizes), next_of)
-    if left or len({(each.dataset, each.charge, each.version, each.private) for each in made.steps}) > 1:
+    alike = len({(each.dataset, each.charge, each.version, each.private) for each in made.steps}) == 1
+    if left or not alike or not _same_members(made):
         raise _Unreadable("its steps must be those of its request")
     return made
+
+
+def _same_members(made: ChainRelease) -> bool:
+    """Whether the public numbers of members can be those of the same records in all steps."""
+    if made.request.hides_numbers:
+        return True
+    total, *others = (_total(step) for step in made.steps)
+    if made.request.divided > 1:  # a person may be in several groups
+        return all(max(made.sizes) <= total <= other for other in others)
+    return all(total == other for other in others)
+
+
+def _total(step: Any) -> int:
+    return sum(each.n for each in step.values()) if isinstance(step, GroupedRelease) else step.n
 
 
 def _is_name(name: Any) -> bool:
