@@ -537,22 +537,22 @@ class ChainRelease(Receipts):
 
     @property
     def dataset(self) -> str | None:
-        return self.steps[-1].dataset  # type: ignore[no-any-return]
+        return self.steps[-1].dataset
 
     @property
     def charge(self) -> int | None:
-        return self.steps[-1].charge  # type: ignore[no-any-return]
+        return self.steps[-1].charge
 
     @property
     def version(self) -> str:
-        return self.steps[-1].version  # type: ignore[no-any-return]
+        return self.steps[-1].version
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The public numbers of members for which the last step was planned: that of each group, or the only one."""
         last = self.steps[-1]
         each = list(last.values()) if isinstance(last, GroupedRelease) else [last]
-        return tuple(1 if one.request.counted else max(1, one.n) for one in each)
+        return tuple(1 if one.request.counted else max(1, one.n or 0) for one in each)
 
     def document(self) -> dict[str, Any]:
         return {"summary": self.request.statistic.kind, **super().document(), "steps": [each.document() for each in self.steps]}
@@ -745,7 +745,7 @@ def _same_members(made: ChainRelease) -> bool:
 
 
 def _total(step: Any) -> int:
-    return sum(each.n for each in step.values()) if isinstance(step, GroupedRelease) else step.n
+    return sum(each.n or 0 for each in (step.values() if isinstance(step, GroupedRelease) else [step]))
 
 
 def _is_name(name: Any) -> bool:

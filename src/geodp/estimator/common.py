@@ -114,6 +114,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     manifold_: Manifold
     releases_: tuple[Any, ...]
     cost_: Cost
+    #: None with projected means.
+    ball_: Any
 
     def __init__(self, manifold: Manifold | str | None, **parameters: Unpack[Parameters]) -> None:
         self.manifold = manifold
