@@ -24,8 +24,17 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import FunctionTransformer  # noqa: E402
 from sklearn.utils import estimator_checks  # noqa: E402
 
-from geodp import SPD, Ball, Euclidean, Ledger, Manifold, Product, Release, Rotations, Sphere  # noqa: E402
-from geodp.estimator import PrivateFrechetMean, PrivateKMeans, PrivateMDM, PrivateTangentSpace  # noqa: E402
+from geodp import SPD, Ball, BudgetExhausted, Euclidean, Ledger, Manifold, Product, Release, Rotations, Sphere  # noqa: E402
+from geodp.estimator import (  # noqa: E402
+    PrivateFrechetMean,
+    PrivateKMeans,
+    PrivateMDM,
+    PrivateTangentSpace,
+    private_cross_val_score,
+)
+from geodp.estimator.fits import Fits  # noqa: E402
+from geodp.estimator.validation import _dealt, _members  # noqa: E402
+from geodp.privacy.cost import PureCost  # noqa: E402
 
 #: Checks of scikit-learn that contradict something the library must do.
 NOT_APPLICABLE = {
@@ -328,3 +337,88 @@ def test_bad_public_input_is_a_sentence(given: dict[str, Any], x: Any, sentence:
 def test_nothing_can_be_transformed_before_a_fit() -> None:
     with pytest.raises(NotFittedError):
         PrivateFrechetMean("Sphere(2)").transform(flat_records(Sphere(2)))
+
+
+# ---------------------------------------------------------------------- cross-validation as a whole
+
+
+def classes_of(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
+    y = np.arange(n) % 2
+    steps = SPD(2).tangent(np.eye(2), 0.2 * np.random.default_rng(1).normal(size=(n, 3)))
+    return np.where(y == 0, 1.0, 5.0)[:, None, None] * SPD(2).exp(np.eye(2), steps), y
+
+
+@pytest.mark.parametrize(
+    ("given", "total"),
+    [
+        ({"epsilon": 0.1}, {"epsilon": "0.3"}),
+        ({"rho": 0.01}, {"rho": "0.03"}),
+        ({"epsilon": 0.7, "delta": 1e-7}, {"epsilon": "2.1", "delta": "3e-7"}),
+    ],
+    ids=str,
+)
+def test_a_cross_validation_is_one_charge_of_all_folds_but_one(
+    given: dict[str, float], total: dict[str, str], tmp_path: Path
+) -> None:
+    ledger, (x, y) = Ledger(f"sqlite:///{tmp_path}/budget.db"), classes_of()
+    ledger.open("d", **total)
+    model = PrivateMDM(radius=3.0, **given, ledger=ledger, dataset="d")
+    assert private_cross_val_score(model, x, y, folds=4).shape == (4,)
+    (charge,) = ledger.history("d")
+    assert charge.what == "cross-validation, 4 fits: mean on SPD(2)"
+    assert charge.neighbours == "replace one record, which keeps its group"
+    assert not hasattr(model, "means_")
+
+
+@pytest.mark.parametrize("more", [{}, {"grid": {"radius": [2.0, 3.0]}}], ids=["alone", "grid"])
+def test_a_cross_validation_that_the_budget_does_not_hold_makes_no_fit(more: dict[str, Any], tmp_path: Path) -> None:
+    ledger, (x, y) = Ledger(f"sqlite:///{tmp_path}/budget.db"), classes_of()
+    ledger.open("d", epsilon="3.9" if not more else "7.9")
+    model = PrivateMDM(radius=3.0, epsilon=1.0, ledger=ledger, dataset="d")
+    with pytest.raises(BudgetExhausted):
+        private_cross_val_score(model, x, y, folds=5, **more)
+    assert ledger.spent("d") == 0
+    ledger.open("e", epsilon=8)
+    scores = private_cross_val_score(model.set_params(dataset="e"), x, y, folds=5, n_jobs=2, **more)
+    assert scores.shape == ((2, 5) if more else (5,))
+    assert scores.mean() > 0.9
+
+
+def test_every_record_of_a_person_is_in_the_same_fold_and_classes_are_dealt_evenly() -> None:
+    persons = np.repeat(np.arange(40), 3)
+    fold = _dealt(_members(persons, persons, persons), 4, None)
+    assert len({(person, i) for person, i in zip(persons, fold, strict=True)}) == 40
+    assert np.bincount(fold).tolist() == [30] * 4
+    y = np.array(["a"] * 20 + ["b"] * 60)
+    fold = _dealt(np.arange(80), 4, y)
+    assert np.bincount(fold[y == "a"]).tolist() == [5] * 4
+    # records without a person are persons of their own
+    assert len(set(_members(persons, [None] * 120, persons))) == 120
+
+
+def test_which_fold_a_record_is_in_says_nothing_of_its_place() -> None:
+    """Each of ten records is in the first of two folds in half of 400 deals: off by 6 deviations in one of 10^8 runs."""
+    inside = sum((_dealt(np.arange(10), 2, None) == 0).astype(int) for _ in range(400))
+    assert np.abs(inside - 200).max() < 60
+    # a deal by place, such as that of scikit-learn's KFold without shuffling, would be seen
+    assert np.abs(400 * (np.arange(10) % 2 == 0) - 200).max() > 60
+
+
+def test_a_cross_validation_of_private_numbers_or_of_different_amounts_of_privacy_is_refused() -> None:
+    x, y = classes_of()
+    model = PrivateMDM(radius=3.0, epsilon=1.0, labels="private", classes=[0, 1], neighbours="add-remove")
+    with pytest.raises(ValueError, match="only if neighbours are 'replace'"):
+        private_cross_val_score(model, x, y)
+    with pytest.raises(ValueError, match="epsilon must be the same for all fits of a cross-validation"):
+        private_cross_val_score(PrivateMDM(radius=3.0), x, y, grid={"epsilon": [0.1, 1.0]})
+    with pytest.raises(ValueError, match="the number of folds must be at least 2 but is 1"):
+        private_cross_val_score(model, x, y, folds=1)
+
+
+def test_no_more_fits_are_made_than_were_paid_for() -> None:
+    fits = Fits(paid=2)
+    for _ in range(2):
+        fits.check(PureCost(1.0))
+        fits.add(PureCost(1.0))
+    with pytest.raises(ValueError, match="2 fits were paid for beforehand, and all of them are made"):
+        pickle.loads(pickle.dumps(fits)).check(PureCost(1.0))

@@ -120,23 +120,23 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
 
         ``unit`` says for each record whose it is: then a person has one vote in a class, however many records it has there.
         """
+        means = self._release(X, y, unit)
+        self.classes_ = np.array(list(means))
+        self.means_: Array = np.stack([release.value for release in means.values()])
+        return self
+
+    def _asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
         records = read_records(self, X, fitting=True)
         labels, names = self._labels(y, X, records)
         ids = read_unit(unit, X, records)
         groups: Any = {"groups": names.tolist(), "labels": self.labels, "unit_in": "one group" if ids is None else self.unit_in}
         data = Dataset(records, unit=ids, by=labels, neighbours=self.neighbours, **groups)
-        means = self._class_means(data)
-        self.classes_ = names
-        self.means_: Array = np.stack([means[name].value for name in names.tolist()])
-        return self
-
-    def _class_means(self, data: Dataset) -> Any:
         place = self._start
         if isinstance(place, Ball) or self.find:
-            return self._release(Mean, data, mechanism=self.mechanism, law=self.law)
+            return self._in_ball(Mean, data, mechanism=self.mechanism, law=self.law), data
         if self.mechanism != "auto" or self.law is not None:
             raise ValueError("projected means, without a ball, have a noise of their own: leave out mechanism and law")
-        return self._run(Request(ProjectedMean(place), self._privacy, **protection(data)), data)
+        return Request(ProjectedMean(place), self._privacy, **protection(data)), data
 
     def _labels(self, y: Any, X: Any, records: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """The label of each record, and the classes. Of private labels nothing is looked at but how many there are."""
