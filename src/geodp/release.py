@@ -48,9 +48,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict, TypeVar,
 import numpy as np
 
 from geodp.inputs import Array
-from geodp.privacy.cost import Cost
+from geodp.privacy.cost import Cost, cost_of
 from geodp.privacy.neighbours import Change, Unit
 from geodp.privacy.notions import privacy_of
+from geodp.privacy.splitting import multiple
 from geodp.progress import Progress
 from geodp.receipt import ChainRelease, GroupedRelease, Receipt, Release
 from geodp.records.dataset import Dataset, DatasetOptions, GroupNames, MemberOptions, Members
@@ -286,6 +287,17 @@ def run(
     made = ChainRelease(request, tuple(releases)) if request.statistic.chain else releases[0]
     account.attach(charges[0], made.to_json)
     return made
+
+
+def prepay(request: Request, times: int, account: Account, what: str) -> None:
+    """Charges so many releases at once, before the first of them; they are then made without an account.
+
+    Each member of the data must be in at most so many of them, and in which must not depend on the records. Then the others do
+    not change with it, and those it is in are a composition.
+    """
+    account.check_open()
+    whole = replace(request, privacy=multiple(request.privacy, times))
+    account.charge(cost_of(whole.privacy), whole, what)
 
 
 @dataclass(frozen=True, eq=False)
