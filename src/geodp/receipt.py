@@ -26,7 +26,7 @@ from geodp.noise.tangent import TangentMechanism, stretch_of_log, tangent_cost
 from geodp.privacy.cost import Cost, PureCost, compose, cost_from_dict, cost_of
 from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
-from geodp.privacy.splitting import halves, set_aside
+from geodp.privacy.splitting import halves, one_of, set_aside
 from geodp.showing import Row, Shown, as_text, table_html
 from geodp.statistics.counts import Count, Coverage
 from geodp.statistics.mean import FrechetMean
@@ -484,6 +484,7 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
     dataset: str | None = None
     charge: int | None = None
     version: str = __version__
+    unit_in: str = "one group"
 
     def __getitem__(self, name: Name) -> Release:
         return self.releases[name]
@@ -497,12 +498,13 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
     @property
     def cost(self) -> Cost:
         """What all releases spend together, in every notion of privacy."""
-        return cost_of_groups([release.cost for release in self.values()], self.privacy, self.halved)
+        touched = groups_touched(self.unit_in, self.halved, len(self))
+        return cost_of_groups([release.cost for release in self.values()], self.privacy, touched)
 
     @property
     def halved(self) -> bool:
-        """Whether each group has half of the privacy."""
-        return any(release.privacy != self.privacy for release in self.values())
+        """Whether each group has half of the privacy, because a replacement may change two."""
+        return self.unit_in == "one group" and any(release.privacy != self.privacy for release in self.values())
 
     @property
     def private(self) -> bool:
@@ -519,6 +521,7 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
                 "notion": self.privacy.words,
                 "cost": self.cost.to_dict(),
                 "neighbours": self.neighbours,
+                "unit_in": self.unit_in,
                 "dataset": self.dataset,
                 "charge": self.charge,
                 "groups": [{"name": name, "release": json.loads(release.to_json())} for name, release in self.items()],
@@ -533,9 +536,10 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
             stored = json.loads(text)
             privacy = privacy_of(*(stored.get(name) for name in ("epsilon", "delta", "rho", "mu")))
             groups = {group["name"]: Release.from_json(json.dumps(group["release"])) for group in stored["groups"]}
-            found = cls(groups, privacy, stored["neighbours"], stored["dataset"], stored["charge"], stored["geodp"])
+            found = cls(groups, privacy, *(stored[name] for name in ("neighbours", "dataset", "charge", "geodp", "unit_in")))
             if (
                 stored["summary"] == "groups"
+                and found.unit_in in ("one group", "all groups")
                 and groups
                 and len(groups) == len(stored["groups"])
                 and stored["private"] is found.private
@@ -561,6 +565,13 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
         elif first.neighbours == add_or_remove_one(first.unit):
             whole = {first.neighbours: first.neighbours}
         share = halves(self.privacy) if self.halved else self.privacy
+        if self.unit_in == "all groups":
+            whole = {replace_one(first.unit): replace_one(first.unit)}
+            if first.count is not None:
+                whole = {change_one(first.unit): self.neighbours}
+            share = one_of(self.privacy, len(self))
+            if self.neighbours not in (replace_one(first.unit), change_one(first.unit)):
+                return False
         return whole.get(first.neighbours) == self.neighbours and all(
             (release.unit, release.neighbours) == own
             and release.statistic.kind == first.statistic.kind
@@ -582,13 +593,20 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
         table = table_html("groups", ["group", "n", "value", "error", "verdict"], (cells(*item) for item in self.items()))
         return super()._repr_html_() + table
 
+    def _membership(self) -> str:
+        """How many groups a person may be in, if persons are released."""
+        first = next(iter(self.values()))
+        if self.unit_in == "all groups":
+            return f"; a person may be in all of them, and each has 1/{len(self)} of the privacy"
+        return "; a person is in the group of their first record" if first.unit == "person" and first.count is not None else ""
+
     def head(self) -> str:
         return "PRIVATE RELEASES BY GROUP" if self.private else SIMULATION
 
     def rows(self) -> list[Row]:
         public = next(iter(self.values())).count is None
         return [
-            ("groups", f"{len(self)}; it is {'public' if public else 'private'} who is in which"),
+            ("groups", f"{len(self)}; it is {'public' if public else 'private'} who is in which{self._membership()}"),
             ("privacy", f"{self.privacy}, {self.privacy.words}, for all of them; neighbours: {self.neighbours}"),
             ("cost", cost_in_words(self.cost)),
         ]
@@ -612,15 +630,18 @@ def cost_of_parts(costs: list[Cost], privacy: Privacy) -> Cost:
     return whole if whole.meets(privacy) else cost_of(privacy)
 
 
-def cost_of_groups(costs: list[Cost], privacy: Privacy, halved: bool) -> Cost:
-    """The cost of the releases of groups together: a record changes one group, or two if it may change its group.
+def groups_touched(unit_in: str, halved: bool, groups: int) -> int:
+    """How many groups one change of the records may change."""
+    return groups if unit_in == "all groups" else 1 + halved
 
-    If the groups have different costs, each is within the requested privacy, and so are all together.
+
+def cost_of_groups(costs: list[Cost], privacy: Privacy, touched: int) -> Cost:
+    """The cost of the releases of groups together, of which a change of the records changes so many.
+
+    If the groups have different costs, each is within its part of the requested privacy, and so are all together.
     """
     same = all(cost == costs[0] for cost in costs)
-    if halved:
-        return cost_of_parts([costs[0], costs[0]], privacy) if same else cost_of(privacy)
-    return costs[0] if same else cost_of(privacy)
+    return cost_of_parts(costs[:1] * touched, privacy) if same else cost_of(privacy)
 
 
 def says_nothing(noise: Mechanism, ball: Ball | None) -> bool:

@@ -18,11 +18,16 @@ of ``N``, and sets of the same positions differ by one replacement at most. All 
 *Groups.* If labels are public, a replacement stays in its group, and the releases of all other groups do not change: all together
 cost as much as one (McSherry 2009). If they are private, adding or removing a member changes one group, and replacing one may
 change two, in each of which a member is added or removed: that costs as much as two releases.
+
+*Persons in all groups* (``unit_in="all groups"``). The release of a group is a function of the persons' records in that group
+alone, and each of ``G`` groups gets a ``G``-th of the privacy. **Claim**: all together cost no more than the privacy. *Proof.*
+Replacing one person replaces, in each group, at most one member by another; if labels are private it may also add one or remove
+one. Each release protects that at its part of the privacy, with a noise of its own. Sequential composition of ``G`` releases adds
+up the parts: epsilons and deltas, rhos, and squares of mu, of which a ``G``-th is ``mu/sqrt(G)``.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 import secrets
 import warnings
@@ -37,7 +42,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from geodp.arithmetic.entropy import NotPrivate
-from geodp.inputs import Array, as_numpy, is_line, real_number, refuse_unreadable
+from geodp.inputs import Array, as_numpy, callers_level, is_line, real_number, refuse_unreadable
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.notation import Notation
@@ -48,7 +53,7 @@ from geodp.noise.mechanism import Draw, Mechanism
 from geodp.privacy.cost import Cost, cost_of
 from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
 from geodp.privacy.notions import Privacy, privacy_of
-from geodp.privacy.splitting import halves
+from geodp.privacy.splitting import halves, one_of
 from geodp.progress import Progress
 from geodp.receipt import (
     EXACT,
@@ -61,6 +66,7 @@ from geodp.receipt import (
     Release,
     cost_of_groups,
     cost_of_parts,
+    groups_touched,
     parts_of,
     used,
 )
@@ -507,16 +513,8 @@ class Account(NamedTuple):
                 warnings.warn(
                     f"charge {charge} is entered and the release is made, but its receipt could not be kept in the ledger "
                     f"({why}). Do not release again: store this one with ledger.attach(release.charge, release.to_json())",
-                    stacklevel=_callers_level(),
+                    stacklevel=callers_level(),
                 )
-
-
-def _callers_level() -> int:
-    """The stack level of the caller outside this package, which a warning points to."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "geodp":
-        level, frame = level + 1, frame.f_back
-    return level - 1
 
 
 # ---------------------------------------------------------------------- the path
@@ -595,8 +593,13 @@ class Order:
         counted = data.neighbours == "add-remove"
         return replace(self, unit=unit_of(data), counted=counted, neighbours=protected_neighbours(data))
 
-    def of_group(self, data: Dataset) -> Order:
-        """What each group gets of an order about these data."""
+    def of_group(self, data: Dataset, groups: int) -> Order:
+        """What each group gets of an order about these data, of which there are this many groups."""
+        if data.unit_in == "all groups":
+            # a member that is replaced may change, enter or leave every group
+            counted = data.labels == "private"
+            neighbours = change_one(self.unit) if counted else self.neighbours
+            return replace(self, privacy=one_of(self.privacy, groups), counted=counted, neighbours=neighbours)
         if data.labels == "public":
             return self
         # a record that changes its group leaves one group and enters another, so two releases must each protect it
@@ -706,14 +709,14 @@ def released(
     whole = replace(order.about(data), written=members.dataset.notation(order.manifold))
     if data.by is None:
         return _one_release(_Job(whole, members, simulate, progress), account)
-    order = whole.of_group(data)
     groups = members.groups()
+    order = whole.of_group(data, len(groups))
     jobs: dict[Any, _Job] = {name: _Job(order, members.select(keep), simulate) for name, keep in groups.items()}
     for job in jobs.values():
         if job.n == 0 and not order.counted:
             # a public group without records: its release says nothing, and that is public
             job.members = members.select(np.arange(0), 1)
-    return _group_releases(jobs, whole, account)
+    return _group_releases(jobs, whole, data, account)
 
 
 def unit_of(data: Dataset) -> Unit:
@@ -726,7 +729,7 @@ def protected_neighbours(data: Dataset) -> str:
     unit = unit_of(data)
     if data.neighbours == "replace":
         return replace_one(unit)
-    return change_one(unit) if data.by is None else add_or_remove_one(unit)
+    return change_one(unit) if data.by is None or data.unit_in == "all groups" else add_or_remove_one(unit)
 
 
 def _one_release(job: _Job, account: Account) -> Release:
@@ -736,13 +739,13 @@ def _one_release(job: _Job, account: Account) -> Release:
     return release
 
 
-def _group_releases(jobs: dict[Name, _Job], whole: Order, account: Account) -> GroupedRelease:
-    first = next(iter(jobs.values())).order
-    cost = cost_of_groups([job.cost for job in jobs.values()], whole.privacy, first.privacy != whole.privacy)
+def _group_releases(jobs: dict[Name, _Job], whole: Order, data: Dataset, account: Account) -> GroupedRelease:
+    touched = groups_touched(data.unit_in, next(iter(jobs.values())).order.privacy != whole.privacy, len(jobs))
+    cost = cost_of_groups([job.cost for job in jobs.values()], whole.privacy, touched)
     what = f"{whole.statistic.kind} on {whole.manifold} of {len(jobs)} groups"
     charge, releases = _releases(list(jobs.values()), cost, whole, what, account)
     named = dict(zip(jobs, releases, strict=True))
-    release = GroupedRelease(named, whole.privacy, whole.neighbours, account.dataset, charge)
+    release = GroupedRelease(named, whole.privacy, whole.neighbours, account.dataset, charge, unit_in=data.unit_in)
     account.attach(charge, release.to_json)
     return release
 

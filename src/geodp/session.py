@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -157,14 +156,14 @@ class Session(Shown):
     @cached_property
     def n(self) -> int | None:
         """How many records there are, or persons; None where that is private."""
-        return self.data.open(self.manifold).count if self.data.neighbours == "replace" else None
+        return self.data.without_groups().open(self.manifold).count if self.data.neighbours == "replace" else None
 
     # ------------------------------------------------------------------ releases
 
     def ball(self, *privacy: float, radius: float | None = None, center: ArrayLike | None = None, **options: Any) -> BallRelease:
         """Find a ball by :func:`geodp.private_ball`, from a wide ``radius`` about a public centre (by default the origin), or on
         compact spaces from nothing. Later releases are of this ball."""
-        everyone = replace(self.data, by=None, groups=None, labels="public")
+        everyone = self.data.without_groups()
         release: BallRelease = self._charged(private_ball, everyone, self._outer(radius, center), privacy, options)
         self._found = release.ball
         return release

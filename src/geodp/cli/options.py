@@ -98,6 +98,17 @@ GroupsOption = Annotated[str | None, typer.Option("--groups", help="With --by: t
 LabelsOption = Annotated[
     str, typer.Option("--labels", help="With --by: whether it is public who is in which group, or private (needs --groups).")
 ]
+UnitInOption = Annotated[
+    str,
+    typer.Option(
+        "--unit-in",
+        help="With --unit and --by: one group: persons are in one; all groups: they may be in all, which divides the privacy.",
+    ),
+]
+AtlasOption = Annotated[
+    Path | None,
+    typer.Option("--atlas", help="For NIfTI images: a public image of the number of the region of each voxel; then --by region."),
+]
 BallOption = Annotated[
     Path | None,
     typer.Option("--ball", help="Instead of --manifold, --radius and --center: a ball that geodp ball --out found."),
@@ -175,6 +186,8 @@ def dataset_of(
     groups: str | None = None,
     labels: str = "public",
     mask: Path | None = None,
+    unit_in: str = "one group",
+    atlas: Path | None = None,
     dask: bool = False,
 ) -> Any:
     """The data set in a file, with its persons and groups."""
@@ -193,6 +206,8 @@ def dataset_of(
         groups=named,
         labels=cast(Any, labels),
         mask=mask,
+        unit_in=cast(Any, unit_in),
+        atlas=atlas,
         dask=dask,
     )
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from geodp.cli.common import JsonOption, one_sentence, screen
 from geodp.cli.options import (
+    AtlasOption,
     BallOption,
     BoundOption,
     ByOption,
@@ -37,6 +38,7 @@ from geodp.cli.options import (
     OutOption,
     Place,
     RhoOption,
+    UnitInOption,
     UnitOption,
     dataset_of,
     open_book,
@@ -64,6 +66,8 @@ def mean(
     by: ByOption = None,
     groups: GroupsOption = None,
     labels: LabelsOption = "public",
+    unit_in: UnitInOption = "one group",
+    atlas: AtlasOption = None,
     coverage: Annotated[
         float,
         typer.Option(
@@ -100,7 +104,7 @@ def mean(
         place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
         workers = nullcontext() if dask is None else _dask().cluster(dask)
-        read = file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask
+        read = file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask, unit_in, atlas
         x = dataset_of(*read, dask=dask is not None)
         with workers:
             release = private_mean(
@@ -192,6 +196,8 @@ def coverage(
     by: ByOption = None,
     groups: GroupsOption = None,
     labels: LabelsOption = "public",
+    unit_in: UnitInOption = "one group",
+    atlas: AtlasOption = None,
     ledger: OptionalLedgerOption = None,
     dataset: DatasetOption = None,
     out: OutOption = None,
@@ -206,7 +212,7 @@ def coverage(
 
         place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
-        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask)
+        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask, unit_in, atlas)
         release = private_coverage(x, place.ball(layout, x.written), epsilon, delta, rho, mu, ledger=book, dataset=dataset)
         show_release(release, out, as_json)
 

@@ -9,6 +9,7 @@ import typer
 
 from geodp.cli.common import JsonOption, one_sentence
 from geodp.cli.options import (
+    AtlasOption,
     BallOption,
     ByOption,
     CenterOption,
@@ -29,6 +30,7 @@ from geodp.cli.options import (
     OptionalRadiusOption,
     OutOption,
     RhoOption,
+    UnitInOption,
     UnitOption,
     check_picture,
     dataset_of,
@@ -64,6 +66,8 @@ def variance(
     by: ByOption = None,
     groups: GroupsOption = None,
     labels: LabelsOption = "public",
+    unit_in: UnitInOption = "one group",
+    atlas: AtlasOption = None,
     ledger: OptionalLedgerOption = None,
     dataset: DatasetOption = None,
     out: OutOption = None,
@@ -81,7 +85,7 @@ def variance(
 
         place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
-        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask)
+        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask, unit_in, atlas)
         named = {"about": cast(Any, about), "ledger": book, "dataset": dataset}
         show_release(private_variance(x, place.ball(layout, x.written), epsilon, delta, rho, mu, **named), out, as_json)
 
@@ -106,6 +110,8 @@ def covariance(
     by: ByOption = None,
     groups: GroupsOption = None,
     labels: LabelsOption = "public",
+    unit_in: UnitInOption = "one group",
+    atlas: AtlasOption = None,
     ledger: OptionalLedgerOption = None,
     dataset: DatasetOption = None,
     out: OutOption = None,
@@ -130,7 +136,7 @@ def covariance(
             check_picture(plot)
         place = place_of(ball, manifold, center, radius)
         book = open_book(epsilon, delta, rho, mu, out, ledger, dataset)
-        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask)
+        x = dataset_of(file, place.manifold, columns, layout, header, unit, neighbours, by, groups, labels, mask, unit_in, atlas)
         named = {"about": cast(Any, about), "ledger": book, "dataset": dataset}
         release = private_covariance(x, place.ball(layout, x.written), epsilon, delta, rho, mu, **named)
         show_release(release, out, as_json)

@@ -157,7 +157,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
 
         def check(place: Ball | Manifold) -> None:
             for (data, part), counts in zip(asked, sizes, strict=True):
-                order = self._order(place, part, ids is not None).about(data).of_group(data)
+                order = self._order(place, part, ids is not None).about(data).of_group(data, len(names))
                 for n in counts:
                     order.check(n)
 
