@@ -19,7 +19,7 @@ from geodp.inputs import callers_level, refuse_unreadable, said
 from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
 from geodp.records.chunks import count_records, is_dask, with_errors_hidden
-from geodp.records.labels import Indices, by_appearance, code_of_names, group_names, in_order, key_of, sorted_names
+from geodp.records.labels import Indices, by_appearance, group_names, in_order, key_of, places_of, sorted_names
 from geodp.records.persons import Persons, numbered, persons_of
 from geodp.records.rows import Rows, check_known, read_rows, select_records
 from geodp.records.sources import Columns, is_column, load
@@ -275,8 +275,8 @@ class Members:
 def _codes_of_groups(rows: Rows, data: Dataset) -> tuple[Indices, list[Any]]:
     """The number of each record's group, -1 for a record in none, and the names of the groups."""
     assert rows.groups is not None
-    names = sorted_names(rows.named.labels) if data.groups is None else list(data.groups)
-    groups = code_of_names(rows.named, names)[rows.groups]
+    names = sorted_names(rows.labels) if data.groups is None else list(data.groups)
+    groups = places_of(rows.labels, names)[rows.groups]
     if data.labels == "public" and (groups < 0).any():
         raise ValueError(f"some labels in by are not among the {len(names)} groups: name all groups, or leave those records out")
     return groups, names
