@@ -93,4 +93,7 @@ def test_a_log_gets_a_line_a_minute_that_depends_on_no_record(
             clock[0] = float(second)
             progress(1 if second < 100 else 7 + second, 123456789 * second, None)
     lines = capsys.readouterr().err.splitlines()
-    assert lines == ["mean: 1 min, in the first pass over the records", *(f"mean: {i} min, the first pass is done" for i in (2, 3))]
+    assert lines == [
+        "mean: 1 min, in the first pass over the records",
+        *(f"mean: {i} min, the first pass is done" for i in (2, 3)),
+    ]
