@@ -34,7 +34,8 @@ NUMBERS = [0.0, -0.0, math.nan, math.inf, -math.inf, 5e-324, 1e-310, 1.797693134
 TEXTS = [
     b"", b" ", b"abc", b"\xff", b"a\xffb", b"\x80\x81", b"1,5", b"1;5", b"1\t5", b'"', b'"a', b"a'b", b"nan", b"inf", b"1e999",
     b"0x10", b"1_000", b"9" * 400, b"9" * 5000, b"06:00", b"24:00", b"25:61", b"2024-05-01T06:00Z", b"\xef\xbb\xbf1",
-    b"\xd9\xa3", b"NULL", b"None", b"<NA>", b"#DIV/0!", b"=1/0", b"[1, 2]", b"{}", b"true", b"\x00", b"\x1b[2J", b"a" * 10_000, b"p1",
+    b"\xd9\xa3", b"NULL", b"None", b"<NA>", b"#DIV/0!", b"=1/0", b"[1, 2]", b"{}", b"true", b"\x00", b"\x1b[2J", b"a" * 10_000,
+    b"p1",
 ]  # fmt: skip
 
 
