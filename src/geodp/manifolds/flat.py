@@ -100,7 +100,12 @@ class FlatChart(Manifold):
         return np.asarray((last == _KEPT) & self.keeps_coordinates)
 
     def raw_readable(self, points: Array) -> Array:
-        return self.raw_inverse(self.raw_position(points)) if self.is_kept(points).any() else points
+        kept = self.is_kept(points)
+        if not kept.any():
+            return points
+        return np.where(
+            kept.reshape(*kept.shape, *(1,) * len(self.point_shape)), self.raw_inverse(self.raw_position(points)), points
+        )
 
     def raw_difference(self, p: Array, q: Array) -> Array:
         """The coordinates of ``q`` minus those of ``p``."""
