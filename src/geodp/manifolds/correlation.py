@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, real_number, whole_number
 from geodp.manifolds.flat import FlatChart
@@ -75,23 +76,17 @@ class Correlation(FlatChart):
         pairs, upper = np.triu_indices(self.k, 1), np.triu_indices(self.k)
         named = ((f"r{i}_{j}", f"{i}-{j}") for i, j in (np.stack(pairs, axis=-1) + 1).tolist())
 
-        def from_pairs(cells: Array) -> Array:
-            matrix = np.empty((len(cells), self.k, self.k))
-            matrix[:, range(self.k), range(self.k)] = 1.0
-            matrix[:, *pairs] = matrix[:, *pairs[::-1]] = cells
-            return matrix
-
-        def from_upper(cells: Array) -> Array:
-            matrix = np.empty((len(cells), self.k, self.k))
-            matrix[:, *upper] = matrix[:, *upper[::-1]] = cells
+        def convert(entries: tuple[NDArray[np.intp], ...], cells: Array) -> Array:
+            matrix, (i, j) = np.ones((len(cells), self.k, self.k)), entries
+            matrix[:, i, j] = matrix[:, j, i] = cells
             return matrix
 
         return (
             Layout("full", self.k**2, "the matrix, row by row", size="k*k"),
-            Layout("upper", len(upper[0]), "its upper triangle with the diagonal, row by row", from_upper, size="k*(k+1)/2",
-                   write=lambda x: x[:, *upper]),
-            Layout("pairs", self.dim, "the correlations of pairs: 1 and 2, 1 and 3, ...", from_pairs, names=(tuple(named),),
-                   size="k*(k-1)/2", write=lambda x: x[:, *pairs],
+            Layout("upper", len(upper[0]), "its upper triangle with the diagonal, row by row", partial(convert, upper),
+                   size="k*(k+1)/2", write=lambda x: x[:, *upper]),
+            Layout("pairs", self.dim, "the correlations of pairs: 1 and 2, 1 and 3, ...", partial(convert, pairs),
+                   names=(tuple(named),), size="k*(k-1)/2", write=lambda x: x[:, *pairs],
                    details="the upper triangle without the diagonal, row by row; also chosen by a header r1_2, r1_3, ..."),
         )  # fmt: skip
 
