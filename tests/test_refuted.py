@@ -218,10 +218,10 @@ def test_records_at_the_only_centre_are_counted() -> None:
 
 
 def test_a_text_with_an_odd_kind_is_no_receipt() -> None:
-    from geodp.session import release_from_json
+    from geodp.receipt import receipt_from_json
 
-    with pytest.raises(ValueError, match="not a receipt"):
-        release_from_json('{"geodp": "1", "summary": []}')
+    with pytest.raises(ValueError, match="not the JSON text of a release"):
+        receipt_from_json('{"geodp": "1", "summary": []}')
 
 
 @pytest.mark.parametrize("manifold", [geodp.Euclidean(2), SPD(3), Hyperbolic(3), geodp.Sphere(2), Rotations(3)], ids=repr)

@@ -673,12 +673,11 @@ def replay(request: Request, n: int | None, draws: Sequence[Array], *, exact: bo
 
 def receipt_from_json(text: str) -> Receipt | Receipts:
     """A release of any kind. The error quotes nothing, because the text may be anything, even a file of records."""
-    wrong = "pass what to_json returned"
+    wrong = "it is not a receipt of geodp"
     try:
         stored: Any = json.loads(text)
-        if not isinstance(stored, dict) or "geodp" not in stored:
-            wrong = "it is not a receipt of geodp"
-        else:
+        if isinstance(stored, dict) and "geodp" in stored:
+            wrong = "pass what to_json returned"
             found = _read(stored)
             different = first_difference(json.loads(found.to_json()), stored)
             if different is None:

@@ -108,7 +108,8 @@ def takes(*options: type[Any]) -> Callable[[F], F]:
                 if name not in known:
                     near = get_close_matches(name, known, 1)
                     hint = f"did you mean {near[0]}?" if near else f"its options are {', '.join(known)}"
-                    raise TypeError(f"{function.__name__} has no option {name!r}: {hint}")
+                    called = function.__qualname__.removesuffix(".__init__")
+                    raise TypeError(f"{called} has no option {name!r}: {hint}")
             return function(*args, **given)
 
         cast(Any, checked).__signature__ = own.replace(parameters=list(known.values()))
