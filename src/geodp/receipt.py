@@ -673,12 +673,11 @@ def replay(request: Request, n: int | None, draws: Sequence[Array], *, exact: bo
 
 def receipt_from_json(text: str) -> Receipt | Receipts:
     """A release of any kind. The error quotes nothing, because the text may be anything, even a file of records."""
-    wrong = "pass what to_json returned"
+    wrong = "it is not a receipt of geodp"
     try:
         stored: Any = json.loads(text)
-        if not isinstance(stored, dict) or "geodp" not in stored:
-            wrong = "it is not a receipt of geodp"
-        else:
+        if isinstance(stored, dict) and "geodp" in stored:
+            wrong = "pass what to_json returned"
             found = _read(stored)
             different = first_difference(json.loads(found.to_json()), stored)
             if different is None:
@@ -756,7 +755,7 @@ def _one(request: Request, stored: dict[str, Any], dataset: str | None, charge: 
     n, draws = stored["n"], tuple(np.asarray(drawn, dtype=np.float64) for drawn in stored["draws"])
     if not (n is None if not request.statistic.of_records else type(n) is int and 0 <= n <= 2**63):
         raise _Unreadable("its n must be a whole number from 0 to 2^63")
-    simulated = {EXACT: False, SIMULATED: True}[stored["numerics"]]
+    simulated = stored["numerics"] == SIMULATED
     if simulated and dataset is not None:
         raise _Unreadable("a simulation charges no budget")
     layout = stored.get("layout")
@@ -784,8 +783,10 @@ def first_difference(derived: Any, stored: Any, name: str = "", most: float = 0.
         most = max(most, _largest(derived))
         pairs = zip(derived, stored, strict=True)
         same = all(first_difference(one, other, name or "list", most) is None for one, other in pairs)
-    elif isinstance(derived, float) and isinstance(stored, float | int) and not isinstance(stored, bool):
+    elif isinstance(derived, float) and isinstance(stored, float):
         same = math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12 * most)
+    elif isinstance(derived, float) and type(stored) is int:  # as other programs may write it
+        same = stored == derived
     else:
         same = type(derived) is type(stored) and derived == stored
     return None if same else name or "text"

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from geodp.estimator.fits import Fits
 from geodp.files import parse_manifold
 from geodp.files.frames import as_frame
-from geodp.inputs import Array, as_numpy, real_number, refuse_unreadable
+from geodp.inputs import Array, as_numpy, callers_level, real_number, refuse_unreadable
 from geodp.manifolds import SPD, Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.privacy.cost import Cost
@@ -28,7 +28,7 @@ from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Dataset
 from geodp.records.labels import check_length, read_labels
 from geodp.records.sources import load
-from geodp.release import Account, callers_level, protection, run
+from geodp.release import Account, protection, run
 from geodp.request import Request, Statistic
 
 F = TypeVar("F", bound=Callable[..., None])

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
 
+from geodp.inputs import callers_level
 from geodp.privacy.cost import Cost, compose, cost_from_dict
-from geodp.release import callers_level
 
 
 @final

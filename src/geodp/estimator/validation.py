@@ -16,7 +16,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from geodp.estimator.common import PrivateEstimator
 from geodp.estimator.fits import Fits
 from geodp.inputs import Array, whole_number
-from geodp.records.labels import Coder, read_labels
+from geodp.records.labels import coded, read_labels
 from geodp.records.persons import numbered
 from geodp.release import Account, prepay
 
@@ -104,14 +104,14 @@ def _members(records: Any, unit: Any, X: Any) -> NDArray[np.int64]:
     """The number of each record's member: the record itself, or its person."""
     if unit is None:
         return np.arange(len(records))
-    return numbered(Coder()(read_labels(unit, "unit", X if hasattr(X, "iloc") else unit)))
+    return numbered(coded(read_labels(unit, "unit", X if hasattr(X, "iloc") else unit))[0])
 
 
 def _dealt(members: NDArray[np.int64], folds: int, classes: Any) -> NDArray[np.int64]:
     """The fold of each record. Members are dealt in a random order, so that it says nothing which of them came first."""
     order = np.random.default_rng().permutation(members.max(initial=-1) + 1)
     if classes is not None:
-        order = order[np.argsort(Coder()(classes)[order], kind="stable")]
+        order = order[np.argsort(coded(classes)[0][order], kind="stable")]
     fold = np.empty(len(order), dtype=np.int64)
     fold[order] = np.arange(len(order)) % folds
     return fold[members]

@@ -101,4 +101,13 @@ def half(privacy: Privacy) -> Privacy:
     >>> half(ApproximateDP(1.0, 1e-6)).delta < 5.1e-7, half(GaussianDP(1.0)).mu < 0.70711
     (True, True)
     """
-    return share_of(privacy, 0.5 * (1.0 - 1e-12))  # sums of floats round up
+    return one_of(privacy, 2)
+
+
+def one_of(privacy: Privacy, releases: int) -> Privacy:
+    """What each of some releases may spend so that all together stay within an amount of privacy.
+
+    >>> one_of(PureDP(1.0), 50).epsilon <= 0.02, one_of(GaussianDP(1.0), 4).mu <= 0.5
+    (True, True)
+    """
+    return share_of(privacy, (1.0 - 1e-12) / releases)  # sums of floats round up
