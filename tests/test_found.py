@@ -34,6 +34,7 @@ WHO: dict[str, dict[str, Any]] = {
     "private number": {"neighbours": "add-remove"},
     "public groups": {"by": NAMES},
     "private groups": {"by": NAMES, "groups": ["east", "west"], "labels": "private"},
+    "private groups and number": {"by": NAMES, "groups": ["east", "west"], "labels": "private", "neighbours": "add-remove"},
     "persons in all groups": {"by": NAMES, "unit": np.arange(900) // 7, "unit_in": "all groups"},
 }
 
@@ -159,6 +160,13 @@ def test_only_balls_are_found_in_which_every_group_has_its_release() -> None:
         search, means = request.release(data).steps
         assert means["b"].n == 1
         assert search.request.statistic.sizes == (1, 30)
+
+
+def test_a_plan_says_what_will_be_done_and_costs_what_was_asked_for() -> None:
+    plan = asked(GIVEN[0], {}).plan(900)
+    search = "a ball by medians -> radius -> mean -> radius, together epsilon = 1.2"
+    assert str(plan) == f"{search}; then the mean of the clipped records in it, epsilon = 2.8"
+    assert plan.cost.epsilon == 4.0
 
 
 def test_what_cannot_be_is_said_without_data() -> None:
