@@ -166,7 +166,7 @@ def test_a_plan_says_what_will_be_done_and_costs_what_was_asked_for() -> None:
     plan = asked(GIVEN[0], {}).plan(900)
     search = "a ball by medians -> radius -> mean -> radius, together epsilon = 1.2"
     assert str(plan) == f"{search}; then the mean of the clipped records in it, epsilon = 2.8"
-    assert plan.cost.epsilon == 4.0
+    assert plan.cost.epsilon == pytest.approx(4.0)
 
 
 def test_what_cannot_be_is_said_without_data() -> None:
