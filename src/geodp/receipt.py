@@ -604,7 +604,11 @@ class ChainRelease(Receipts):
         return tuple(1 if one.request.counted else max(1, one.n or 0) for one in each)
 
     def document(self) -> dict[str, Any]:
-        return {"summary": self.request.statistic.kind, **super().document(), "steps": [each.document() for each in self.steps]}
+        return {
+            "summary": self.request.statistic.kind,
+            **super().document(),
+            "releases": [each.document() for each in self.steps],
+        }
 
     def __getitem__(self, name: Name) -> Any:
         return self.steps[-1][name]
@@ -780,7 +784,7 @@ def _read(stored: dict[str, Any]) -> Receipt | Receipts:
 
 
 def _chain(request: Request, stored: dict[str, Any]) -> ChainRelease:
-    made = ChainRelease(request, tuple(map(_read, stored["steps"])))
+    made = ChainRelease(request, tuple(map(_read, stored["releases"])))
     left = list(made.steps)
 
     def next_of(step: Request) -> Any:
