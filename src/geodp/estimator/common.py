@@ -97,19 +97,6 @@ def takes_parameters(init: F) -> F:
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """The base of all estimators: a fit is one release of one request (:func:`geodp.release.run`), charged once."""
 
-    manifold: Manifold | str | None
-    center: ArrayLike | None
-    radius: float | None
-    find: float
-    epsilon: float | None
-    delta: float | None
-    rho: float | None
-    mu: float | None
-    ledger: Any
-    dataset: str | None
-    layout: str | None
-    random_state: Any
-    transform_private_records: bool
     n_features_in_: int
     manifold_: Manifold
     releases_: tuple[Any, ...]
@@ -233,6 +220,12 @@ def read_records(estimator: PrivateEstimator, X: ArrayLike, *, fitting: bool) ->
         return load(X, manifold, layout=layout).x
     array = np.asarray(X)
     return manifold.read(array.reshape(len(array), *manifold.point_shape), "X")
+
+
+def read_data(estimator: PrivateEstimator, X: ArrayLike, unit: Any) -> Dataset:
+    """The records of a fit, and whose they are."""
+    records = read_records(estimator, X, fitting=True)
+    return Dataset(records, unit=read_unit(unit, X, records))
 
 
 def read_unit(unit: Any, X: Any, records: Any) -> NDArray[Any] | None:
