@@ -498,7 +498,7 @@ app()
 @pytest.mark.parametrize(
     ("module", "name", "kind"),
     [
-        ("geodp.release", "_drawn", "RuntimeError"),
+        ("geodp.release", "_draw", "RuntimeError"),
         pytest.param("geodp.noise.exact", "sample", "KeyError", marks=pytest.mark.slow),
     ],
 )
