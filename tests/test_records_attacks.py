@@ -322,6 +322,8 @@ def test_labels_may_be_levels_of_an_index_or_coordinates() -> None:
     assert private_mean(frame.set_index(["who", "site"]), BALL, 1.0, unit="who").n == 2
     by = private_mean(frame.set_index(["who", "site"]), BALL, 1.0, by="site")
     assert {name: each.n for name, each in by.items()} == {"n": 2, "s": 1}
+    mixed = private_mean(frame.set_index("site"), BALL, 1.0, unit="who", by="site", unit_in="all groups", columns="x")
+    assert {name: each.n for name, each in mixed.items()} == {"n": 2, "s": 1}
     assert private_mean(frame.drop(columns="site").set_index("who"), BALL, 1.0, unit="who").n == 2
     xarray = pytest.importorskip("xarray")
     array = xarray.DataArray(
@@ -472,7 +474,7 @@ def test_directories_are_read_like_one_file(tmp_path: Path, monkeypatch: pytest.
     from geodp.cli import app
 
     for kept in (1 << 29, 0):
-        for limit in ("sources", "rows", "dask_rows"):
+        for limit in ("sources", "rows"):
             monkeypatch.setattr(f"geodp.records.{limit}._KEPT_BYTES", kept)
         for kind in ("csv", "parquet"):
             source = tmp_path / kind

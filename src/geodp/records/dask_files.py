@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.files import FileError, Found, chosen_columns
+from geodp.files import FileError, Found
 from geodp.files.options import ReadOptions
 from geodp.files.parts import PartReader, Parts, open_parts
 from geodp.inputs import Array
@@ -65,7 +65,7 @@ def read_dask(
     geodp.files.FileError: there is no file or directory tensors
     """
     check_installed()
-    return dask_of(open_parts(path, ReadOptions(manifold, chosen_columns(columns), layout, header))).x
+    return dask_of(open_parts(path, ReadOptions.of(manifold, columns=columns, layout=layout, header=header))).x
 
 
 def dask_of(parts: Parts) -> Found:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Unpack, final, get_args
 
 import numpy as np
 
-from geodp.files import Found, chosen_columns
+from geodp.files import Found
 from geodp.files.images import is_one_image
 from geodp.files.options import ReadOptions
 from geodp.files.parts import are_images, open_parts
@@ -174,8 +174,7 @@ class Dataset:
         from geodp.records.dask_files import check_installed, dask_of
 
         check_installed()
-        columns = chosen_columns(data.columns)
-        options = ReadOptions(manifold, columns, data.layout or "auto", data.header, False, data._named, data.mask, data.atlas)
+        options = ReadOptions.of(manifold, labels=tuple(data._named), **data._how)
         return data._filled(dask_of(open_parts(path, options)))
 
     def load(self, manifold: Manifold) -> Dataset:
@@ -186,8 +185,12 @@ class Dataset:
                 "one a person, or say in unit whose each voxel is",
                 stacklevel=callers_level(),
             )
-        how: Any = {name: getattr(self, name) for name in ("columns", "layout", "header", "mask", "atlas")}
-        return self._filled(load(self.x, manifold, self._named, **how))
+        return self._filled(load(self.x, manifold, self._named, **self._how))
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """How columns become points."""
+        return {name: getattr(self, name) for name in ("columns", "layout", "header", "mask", "atlas")}
 
     @property
     def _named(self) -> list[str | int]:

@@ -7,6 +7,7 @@ whether it has given the same records in the same order as in the read that had 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -51,16 +52,17 @@ class Rows:
 
 def read_rows(x: Any, unit: Any, by: Any, manifold: Manifold) -> Rows:
     """The records ``x`` with their persons and groups, of which at least one is given."""
-    in_chunks = not isinstance(x, np.ndarray)
+    in_chunks, labels = not isinstance(x, np.ndarray), [unit, by]
     if is_dask(x):
-        from geodp.records.dask_rows import read_blocks
+        from geodp.records.dask_arrays import with_labels
 
-        x, count, labels = read_blocks(x, (unit, by), manifold, _KEPT_BYTES)
-    elif isinstance(x, np.ndarray):
-        count = count_records(x, manifold)
-        labels = [unit, by]
+        check_shape(x, manifold)
+        x, places = with_labels(x, [label for label in labels if is_dask(label)]), iter((0, 1))
+        labels = [LabelOf(next(places)) if is_dask(label) else label for label in labels]
+    if in_chunks:
+        x, count, labels = _read_stream(x, labels, manifold)
     else:
-        x, count, labels = _read_stream(x, (unit, by), manifold)
+        count = count_records(x, manifold)
     persons, _ = _coded(labels[0], "unit", count)
     groups, found = _coded(labels[1], "by", count)
     if persons is not None and in_chunks:
@@ -84,7 +86,7 @@ def _check_together(persons: Indices) -> None:
         raise ValueError("records in chunks must be sorted by person, so that the records of each come together")
 
 
-def _read_stream(x: Any, labels: tuple[Any, Any], manifold: Manifold) -> tuple[Any, int, list[Any]]:
+def _read_stream(x: Any, labels: list[Any], manifold: Manifold) -> tuple[Any, int, list[Any]]:
     """The records of a stream, or the stream if there are too many to keep; their number; and the labels that come with them."""
     seen, kept, count, size = blake2b(), list[Array](), 0, math.prod(manifold.point_shape) * 8
     found: list[list[NDArray[Any]]] = [[], []]
@@ -147,9 +149,8 @@ def at_places(x: Any, manifold: Manifold, wanted: Iterable[Indices]) -> Iterator
 def select_records(x: Any, manifold: Manifold, count: int, keep: Indices, padding: int = 0) -> Any:
     """Of ``count`` records those at ``keep``, in order, followed by ``padding`` invalid ones: a source of the same kind."""
     if is_dask(x):
-        from geodp.records.dask_rows import select_blocks
-
-        return select_blocks(x, manifold, keep, padding)
+        da = sys.modules["dask.array"]
+        return da.concatenate([x[keep], da.from_array(np.full((padding, *manifold.point_shape), np.nan))])
     places = np.append(keep, np.full(padding, -1))
     if isinstance(x, np.ndarray):
         return next(at_places(x, manifold, [places]))
