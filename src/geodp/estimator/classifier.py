@@ -141,7 +141,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
         if self.labels == "public" and self.neighbours == "add-remove":
             raise ValueError("public labels show which classes there are, which add-remove keeps private: make labels private")
         labels, names = self._labels(y, len(records))
-        ids = read_unit(unit, records)
+        ids = read_unit(unit, records, X)
         fit = Fit(self, "record" if ids is None else "person")
         together = self._one_class_each() or ids is None
         if self.neighbours == "add-remove":
@@ -206,7 +206,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
                 raise ValueError(
                     "private labels need classes, the public list of names: which there are must not depend on the records"
                 )
-            labels = read_labels(y, "y")
+            labels = read_labels(y, "y", y)  # in the order of X, as everywhere in scikit-learn
         else:
             labels = column_or_1d(y, warn=True)
             assert_all_finite(labels, input_name="y")

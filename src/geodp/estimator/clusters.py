@@ -106,7 +106,7 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
         ``unit`` says for each record whose it is: then a person counts once, shared out over the clusters of its records.
         """
         records = read_records(self, X, fitting=True)
-        unit = read_unit(unit, records)
+        unit = read_unit(unit, records, X)
         fit, n = Fit(self, "record" if unit is None else "person"), Dataset(records, unit=unit).open(self.manifold_).count
 
         def check(place: Ball | Manifold) -> None:

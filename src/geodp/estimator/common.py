@@ -266,11 +266,11 @@ def read_records(estimator: PrivateEstimator, X: ArrayLike, *, fitting: bool) ->
     return manifold.read(array.reshape(len(array), *manifold.point_shape), "X")
 
 
-def read_unit(unit: Any, records: Any) -> NDArray[Any] | None:
+def read_unit(unit: Any, records: Any, X: Any) -> NDArray[Any] | None:
     """The persons of the records, as many as these: said before anything is paid."""
     if unit is None:
         return None
-    ids = read_labels(unit, "unit")
+    ids = read_labels(unit, "unit", X)
     check_length(ids, "unit", len(records))
     return ids
 

@@ -112,7 +112,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
         ``unit`` says for each record whose it is: then a person has one vote, however many records it has.
         """
         records = read_records(self, X, fitting=True)
-        unit = read_unit(unit, records)
+        unit = read_unit(unit, records, X)
         fit, n = Fit(self, "record" if unit is None else "person"), Dataset(records, unit=unit).open(self.manifold_).count
 
         def check(place: Ball | Manifold) -> None:

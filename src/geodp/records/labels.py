@@ -100,7 +100,7 @@ def _as_column(labels: Any) -> Any:
 def _in_order_of(x: Any, labels: Any, name: str) -> Any:
     """Labels in the order of the records, by their index. By position, a shuffled frame would have other people's labels."""
     own, theirs = _index(labels), _index(x)
-    if own is None:
+    if own is None or labels is x:
         return labels
     with hiding_error_text():
         count = len(own)
