@@ -262,7 +262,7 @@ def test_of_private_labels_nothing_is_told_but_through_noise() -> None:
         np.linspace(0.0, 1.0, 200),
         [np.nan] * 200,
     ]
-    for unit, unit_in in ((None, "one class"), (np.arange(200) // 2, "one class"), (np.arange(200) // 2, "all classes")):
+    for unit, unit_in in ((None, "one group"), (np.arange(200) // 2, "one group"), (np.arange(200) // 2, "all groups")):
         for y in strange:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -283,12 +283,12 @@ def test_predictions_depend_on_the_means_alone_not_on_how_frequent_a_class_is() 
 
 def test_a_person_in_all_classes_is_protected_in_all_of_them() -> None:
     person = np.arange(200) // 4  # each has two records of each class
-    with pytest.raises(ValueError, match="a person has records in two groups"):
+    with pytest.raises(ValueError, match="a person has records in several groups"):
         PrivateMDM(radius=3.0).fit(X, Y, unit=person)
-    model = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all classes").fit(X, Y, unit=person)
+    model = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all groups").fit(X, Y, unit=person)
     assert [(release.n, release.neighbours) for release in model.releases_] == [(50, "replace one person")] * 2
     assert sum(release.epsilon for release in model.releases_) <= 1.0
-    hidden = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all classes", labels="private", classes=["calm", "loud"])
+    hidden = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all groups", labels="private", classes=["calm", "loud"])
     hidden.fit(X, Y, unit=person)
     assert all(release.neighbours == "add, remove or replace one person" for release in hidden.releases_)
     assert all(release.count is not None for release in hidden.releases_)
@@ -302,7 +302,7 @@ def test_persons_in_all_classes_are_charged_once_however_many_classes_there_are(
 ) -> None:
     ledger, here = Ledger(f"sqlite:///{tmp_path}/budget.db"), np.isin(Y, classes)
     ledger.open("study", epsilon=1, neighbours="replace one person")
-    model = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all classes", labels=labels, classes=classes)
+    model = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all groups", labels=labels, classes=classes)
     model.set_params(ledger=ledger, dataset="study").fit(X[here], Y[here], unit=np.arange(200)[here] // 4)
     (charge,) = ledger.history("study")
     assert float(charge.epsilon) == pytest.approx(1.0)
@@ -328,10 +328,10 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     (PrivateMDM(radius=None), {}, r"^give the radius of a public ball on SPD\(3\); with find=0\.2 it may be as wide as 30"),
     (PrivateMDM(find=1.0), {}, r"^find, the part of the privacy for the ball, must be from 0 to 0\.9 but is 1: 0\.2 is usual$"),
     (PrivateMDM(labels="secret"), {}, "^labels must be 'public' or 'private' but is 'secret'$"),
-    (PrivateMDM(unit_in="some"), {"unit": np.arange(200)}, "^unit_in must be 'one class' or 'all classes' but is 'some'$"),
+    (PrivateMDM(unit_in="some"), {"unit": np.arange(200)}, "^unit_in must be 'one group' or 'all groups' but is 'some'$"),
     (PrivateMDM(), {"unit": np.arange(7)}, "^unit must have one label for each record, but it has fewer$"),
     (PrivateMDM(classes=["calm"], find=0.2), {}, "some labels in by are not among the 1 groups"),
-    (PrivateMDM(find=0.2), {"unit": np.arange(200) // 4}, "a person has records in two groups"),
+    (PrivateMDM(find=0.2), {"unit": np.arange(200) // 4}, "a person has records in several groups"),
     (PrivateMDM(neighbours="add-remove"), {}, "public labels show which classes there are"),
     (PrivateKMeans(0), {}, "the number of clusters must be at least 1 but is 0"),
     (PrivateKMeans(rounds=0), {}, "the number of rounds must be at least 1 but is 0"),

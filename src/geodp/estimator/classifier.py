@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,14 +22,11 @@ from geodp.noise.flat import Family
 from geodp.privacy.neighbours import add_or_remove_one, change_one
 from geodp.privacy.notions import Privacy
 from geodp.privacy.splitting import split
-from geodp.records.dataset import Change, Dataset, Labels, Members
+from geodp.records.dataset import Change, Dataset, Labels, Members, UnitIn
 from geodp.records.labels import check_length, key_of, read_labels
 from geodp.release import Order, private_mean, private_projected_mean
 from geodp.statistics.mean import FrechetMean
 from geodp.statistics.projected import ProjectedMean
-
-#: Whether a person's records are all of one class, or may be of any.
-UnitIn = Literal["one class", "all classes"]
 
 
 class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -44,7 +41,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
     *Theorem*. Class means are those of :func:`geodp.private_mean` with ``by=y``; the proofs are in :mod:`geodp.release`. If
     labels are public, a replaced pair changes one class, and all means cost what one costs. If they are private it may change
     two, so each class has half of the privacy, and a noisy count is part of it. If a ball is searched for, that is a release of
-    its own, and the costs add up. With ``unit_in="all classes"`` a person may be in every class, so each class is a release of
+    its own, and the costs add up. With ``unit_in="all groups"`` a person may be in every class, so each class is a release of
     its own about the persons in it, with an equal part of the privacy, and these costs add up too. If labels are private, a
     replaced person may leave, enter or change in each class, so each release protects all three
     (``neighbours="add-remove"``).
@@ -64,9 +61,9 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
     classes : list
         The names of the classes. Private labels need them: which classes there are must not depend on the records. A record of
         another class then counts nowhere. Public labels may leave them to ``y``.
-    unit_in : "one class" or "all classes"
+    unit_in : "one group" or "all groups"
         If :meth:`fit` is given a ``unit``: whether all records of a person are of one class, such as a diagnosis, or may be of
-        all, such as tasks that everybody does. If labels are private, a person of ``"one class"`` is in that of its first record.
+        all, such as tasks that everybody does. If labels are private, a person of ``"one group"`` is in that of its first record.
     neighbours : "replace" or "add-remove"
         As for :class:`geodp.Dataset`. With private labels, ``"add-remove"`` protects records (or persons) that come or go, and
         the means get all of the privacy instead of half.
@@ -104,7 +101,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
         mu: float | None = None,
         labels: Labels = "public",
         classes: ArrayLike | None = None,
-        unit_in: UnitIn = "one class",
+        unit_in: UnitIn = "one group",
         neighbours: Change = "replace",
         mechanism: MechanismName = "auto",
         law: Family | None = None,
@@ -217,8 +214,8 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
 
     def _one_class_each(self) -> bool:
         if self.unit_in not in get_args(UnitIn):
-            raise ValueError(f"unit_in must be 'one class' or 'all classes' but is {said(self.unit_in)}")
-        return self.unit_in == "one class"
+            raise ValueError(f"unit_in must be 'one group' or 'all groups' but is {said(self.unit_in)}")
+        return self.unit_in == "one group"
 
     @property
     def covmeans_(self) -> Array:
