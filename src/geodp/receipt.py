@@ -573,12 +573,13 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
             if self.neighbours not in (replace_one(first.unit), change_one(first.unit)):
                 return False
         return whole.get(first.neighbours) == self.neighbours and all(
-            (release.unit, release.neighbours) == own
+            is_line(str(name))
+            and (release.unit, release.neighbours) == own
             and release.statistic.kind == first.statistic.kind
             and _same_place(release.statistic.place, first.statistic.place)
             and release.privacy == share
             and (release.dataset, release.charge) == (self.dataset, self.charge)
-            for release in self.values()
+            for name, release in self.items()
         )
 
     def __str__(self) -> str:

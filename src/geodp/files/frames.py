@@ -27,23 +27,10 @@ from geodp.files.table import Table
 from geodp.inputs import Array, is_of
 
 #: Packages whose objects may be data frames. narwhals is imported only for objects of these.
-_MAKERS = frozenset(
-    (
-        "pandas",
-        "polars",
-        "pyarrow",
-        "modin",
-        "cudf",
-        "dask",
-        "dask_expr",
-        "duckdb",
-        "_duckdb",
-        "ibis",
-        "pyspark",
-        "sqlframe",
-        "narwhals",
-    )
-)
+_MAKERS = {
+    "pandas", "polars", "pyarrow", "modin", "cudf", "dask", "dask_expr", "duckdb", "_duckdb", "ibis", "pyspark", "sqlframe",
+    "narwhals",
+}  # fmt: skip
 #: Types of columns that are read cell by cell. In pandas the cells decide whether a column is text or objects.
 _CELLS = ("String", "Object", "Categorical", "Enum", "Binary")
 _TIMES = ("Datetime", "Time", "Duration")
@@ -53,9 +40,7 @@ def as_frame(x: Any) -> Any:
     """``x`` as a narwhals object, if it is a data frame or a column of one; otherwise None."""
     kind = type(x)
     ours = {base.__module__.partition(".")[0] for base in kind.__mro__}
-    if not (
-        ours & (_MAKERS | {"narwhals"}) or hasattr(kind, "__narwhals_dataframe__") or hasattr(kind, "__narwhals_lazyframe__")
-    ):
+    if not (ours & _MAKERS or hasattr(kind, "__narwhals_dataframe__") or hasattr(kind, "__narwhals_lazyframe__")):
         return None
     nw = importlib.import_module("narwhals.stable.v2")
     try:

@@ -65,6 +65,9 @@ class Grid:
     def count(self) -> int:
         return int(self.chosen.sum())
 
+    def without_voxels(self) -> Grid:
+        return Grid(np.zeros_like(self.chosen), self.regions)
+
 
 def is_image(x: Any) -> bool:
     """Whether this is an image of nibabel."""

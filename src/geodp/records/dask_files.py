@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from geodp.files import FileError, Found
 from geodp.files.options import ReadOptions
-from geodp.files.parts import PartReader, Parts, open_parts
+from geodp.files.parts import Parts, open_parts
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
 
@@ -127,9 +127,8 @@ def cluster(address: str) -> Iterator[None]:
 
 
 def _read(cell: NDArray[Any]) -> NDArray[Any]:
-    reader: PartReader = cell[0]
     box = np.empty(1, dtype=object)
-    box[0] = reader()
+    box[0] = cell[0]()
     return box
 
 

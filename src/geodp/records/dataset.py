@@ -19,7 +19,7 @@ from geodp.inputs import callers_level, refuse_unreadable, said
 from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
 from geodp.records.chunks import count_records, is_dask, with_errors_hidden
-from geodp.records.labels import Indices, by_appearance, group_names, in_order, key_of, places_of, sorted_names
+from geodp.records.labels import Indices, aligned, by_appearance, group_names, key_of, places_of, sorted_names
 from geodp.records.persons import Persons, numbered, persons_of
 from geodp.records.rows import Rows, check_known, read_rows, select_records
 from geodp.records.sources import Columns, is_column, load
@@ -200,7 +200,7 @@ class Dataset:
     def _filled(self, found: Found) -> Dataset:
         known = dict(zip(self._named, found.labels, strict=True))
         unit, by = (
-            known[label] if is_column(label) else in_order(label, name, self.x)
+            known[label] if is_column(label) else aligned(label, name, self.x)
             for name, label in (("unit", self.unit), ("by", self.by))
         )
         who: Any = {name: getattr(self, name) for name in ("neighbours", "groups", "labels", "unit_in")}

@@ -130,7 +130,7 @@ def _index(x: Any) -> Any:
     return None
 
 
-def in_order(labels: Any, name: str, x: Any) -> Any:
+def aligned(labels: Any, name: str, x: Any) -> Any:
     """Labels that have an index as an array in the order of the records ``x``; other labels unchanged."""
     return labels if _index(labels) is None else read_labels(labels, name, x)
 

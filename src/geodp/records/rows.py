@@ -29,7 +29,7 @@ from geodp.records.chunks import (
     is_dask,
     split,
 )
-from geodp.records.labels import Indices, by_appearance, check_length, coded, joined, read_labels
+from geodp.records.labels import Indices, by_appearance, check_length, coded, joined, key_of, read_labels
 
 #: Labelled records up to this many bytes are kept from the read that has their labels.
 _KEPT_BYTES = 1 << 29
@@ -76,7 +76,12 @@ def _coded(labels: Any, name: str, count: int) -> tuple[Indices | None, list[Any
         return None, []
     cells = read_labels(labels, name)
     check_length(cells, name, count)
-    return coded(cells)
+    codes, found = coded(cells)
+    if callable(labels):
+        again, same = coded(read_labels(labels, name))
+        if not np.array_equal(codes, again) or list(map(key_of, found)) != list(map(key_of, same)):
+            raise changed()
+    return codes, found
 
 
 def _check_together(persons: Indices) -> None:
@@ -101,6 +106,10 @@ def _read_stream(x: Any, labels: list[Any], manifold: Manifold) -> tuple[Any, in
             count += len(chunk)
             kept = [*kept, chunk] if count * size <= _KEPT_BYTES else []
     both = [joined(parts) if isinstance(label, LabelOf) else label for label, parts in zip(labels, found, strict=True)]
+    if any(callable(label) for label in labels):
+        # two readers belong together only if each gives the same, in the same order, whenever it is called
+        for _ in _read_again(x, manifold, seen.digest()):
+            pass
     if count * size <= _KEPT_BYTES:
         return np.concatenate([np.empty((0, *manifold.point_shape)), *kept]), count, both
     return Stream(lambda: _read_again(x, manifold, seen.digest()), count), count, both

@@ -7,8 +7,9 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypedDict, final
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -136,7 +137,7 @@ def _from_blocks(x: Any, options: ReadOptions) -> Found:
     rows = x.rechunk(dict.fromkeys(range(1, x.ndim), -1))
     shape = options.manifold.point_shape
     points = da.map_blocks(
-        _ReadBlock(options.manifold, order, choice.name),
+        partial(_read_rows, options.manifold, order, choice.name),
         rows,
         chunks=(rows.chunks[0], *((size,) for size in shape)),
         drop_axis=list(range(1, x.ndim)),
@@ -147,13 +148,6 @@ def _from_blocks(x: Any, options: ReadOptions) -> Found:
     return Found(points, [], Notation(options.manifold, choice))
 
 
-@final
-@dataclass(frozen=True)
-class _ReadBlock:
-    manifold: Manifold
-    order: list[int]
-    layout: str
-
-    def __call__(self, block: Any) -> Array:
-        choice = next(choice for choice in self.manifold.layouts if choice.name == self.layout)
-        return read_points(ArrayTable("x", np.asarray(block)), self.manifold, self.order, choice)[0]
+def _read_rows(manifold: Manifold, order: list[int], layout: str, block: Any) -> Array:
+    choice = next(choice for choice in manifold.layouts if choice.name == layout)
+    return read_points(ArrayTable("x", np.asarray(block)), manifold, order, choice)[0]
