@@ -236,14 +236,14 @@ def _as_integers(column: Any) -> tuple[NDArray[np.int64], str, NDArray[np.bool_]
         kind = str(arrow.type)
         unit = "D" if kind.startswith("date32") else "ms" if kind.startswith("date64") else kind.partition("[")[2].rstrip("]")
         width = "int32" if kind.startswith(("date32", "time32")) else "int64"
-        whole = arrow.cast(width).cast("int64").fill_null(0).to_numpy(zero_copy_only=False)
+        count = arrow.cast(width).cast("int64").fill_null(0).to_numpy(zero_copy_only=False)
         missing = arrow.is_null().to_numpy(zero_copy_only=False)
-        return np.array(whole, dtype=np.int64), unit.partition(",")[0], np.array(missing, dtype=np.bool_)
+        return np.array(count, dtype=np.int64), unit.partition(",")[0], np.array(missing, dtype=np.bool_)
     if is_of(column, "polars"):
         kind = type(column.dtype).__name__
         unit = "D" if kind == "Date" else getattr(column.dtype, "time_unit", "ns")
-        whole = column.to_physical().cast(importlib.import_module("polars").Int64).fill_null(0).to_numpy()
-        return np.array(whole), unit, np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
+        count = column.to_physical().cast(importlib.import_module("polars").Int64).fill_null(0).to_numpy()
+        return np.array(count), unit, np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
     if getattr(column.dtype, "tz", None) is not None:
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
     times = np.array(column.to_numpy())

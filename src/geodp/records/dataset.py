@@ -211,8 +211,8 @@ class Dataset:
         return replace(self, by=None, groups=None, labels="public", unit_in="one group")
 
     def __repr__(self) -> str:
-        said = [f"{name}=..." for name in ("unit", "by") if getattr(self, name) is not None]
-        return f"Dataset({', '.join(['...', *said])}, neighbours={self.neighbours!r})"
+        labels = [f"{name}=..." for name in ("unit", "by") if getattr(self, name) is not None]
+        return f"Dataset({', '.join(['...', *labels])}, neighbours={self.neighbours!r})"
 
     def notation(self, manifold: Manifold) -> Notation | None:
         """The layout the records were written in, if it is one of this manifold."""

@@ -165,8 +165,8 @@ def select_records(x: Any, manifold: Manifold, count: int, keep: Indices, paddin
         return next(at_places(x, manifold, [places]))
     rows = max(1, _CHUNK_BYTES // (8 * math.prod(manifold.point_shape)))
     wanted = [places[start : start + rows] for start in range(0, len(places), rows)]
-    whole = _counted(x, manifold, count)
-    return Stream(lambda: at_places(whole, manifold, wanted), len(places))
+    counted = _counted(x, manifold, count)
+    return Stream(lambda: at_places(counted, manifold, wanted), len(places))
 
 
 def _counted(x: Any, manifold: Manifold, count: int) -> Callable[[], Iterator[Array]]:
