@@ -67,7 +67,7 @@ def frechet_mean(
         The records: an array or memory map ``(n, *point_shape)``; or chunks of such arrays, as a list or as a function
         that returns a new iterator over them (the data are read several times, a few chunks at a time); or a Dask array,
         whose blocks are read where they are, by the workers of the cluster, and must be the same every time. Or a data frame of
-        pandas, polars, pyarrow and others (:mod:`geodp.records.frames`), or chunks of those; the name of a file
+        pandas, polars, pyarrow and others (:mod:`geodp.files.frames`), or chunks of those; the name of a file
         (:mod:`geodp.files`); rotations of SciPy.
     ball
         The public ball; records outside it are moved to its boundary first, see :meth:`Ball.clip`.
