@@ -170,7 +170,9 @@ def test_draws_that_are_exchanged_are_refused_or_lead_to_another_ball(start: Any
     assert receipt_from_json(json.dumps(one | {name: two[name] for name in ("center", "radius", "in_units", "draws")})) == second
     for i in range(4):
         mixed = [*first.draws[:i], second.draws[i], *first.draws[i + 1 :]]
-        assert np.array_equal(first.draws[i], second.draws[i]) or replay(first.request, first.n, mixed, exact=True) != first.ball
+        if not np.array_equal(first.draws[i], second.draws[i]):
+            with contextlib.suppress(ValueError):  # a later draw may be off the grid that follows from an earlier one
+                assert replay(first.request, first.n, mixed, exact=True) != first.ball
         swapped = list(first.draws)
         swapped[i], swapped[i - 1] = swapped[i - 1], swapped[i]
         with pytest.raises(ValueError, match="its draws must be such as its noise can make"):
