@@ -10,6 +10,7 @@ import numpy as np
 from geodp import (
     SPD,
     Ball,
+    Request,
     Sphere,
     private_ball,
     private_covariance,
@@ -20,8 +21,10 @@ from geodp import (
     private_summary,
     private_variance,
 )
+from geodp.programs.found import InFoundBall
+from geodp.statistics.frechet import Mean
 
-BALL, X = Ball(SPD(2), np.eye(2), 1.0), np.tile(np.eye(2), (60, 1, 1))
+BALL, WIDE, X = Ball(SPD(2), np.eye(2), 1.0), Ball(SPD(2), np.eye(2), 5.0), np.tile(np.eye(2), (60, 1, 1))
 POLES = np.tile([0.0, 0.0, 1.0], (60, 1))
 RNG = np.random.default_rng(0)
 
@@ -45,6 +48,8 @@ MADE: dict[str, Callable[[], Any]] = {
     "covariance about the centre": lambda: private_covariance(X, BALL, epsilon=1.0),
     "covariance": lambda: private_covariance(X, BALL, epsilon=1.0, delta=1e-6, about="mean"),
     "ball": lambda: private_ball(X, Ball(SPD(2), np.eye(2), 5.0), epsilon=1.0),
+    "found": lambda: Request(InFoundBall(WIDE, Mean(WIDE)), epsilon=3.0, coverage=0.1).release(X),
+    "found, groups": lambda: Request(InFoundBall(WIDE, Mean(WIDE)), epsilon=3.0, labels="public").release(X, by=[0, 1] * 30),
     "ball, from nothing": lambda: private_ball(POLES, Sphere(2), rho=0.1),
     "ball, private number": lambda: private_ball(X, Ball(SPD(2), np.eye(2), 5.0), epsilon=2.0, neighbours="add-remove"),
     "clusters": lambda: private_kmeans(X, BALL, 3, epsilon=1.0),

@@ -156,7 +156,7 @@ def test_public_labels_do_not_tell_who_came_or_went() -> None:
     from geodp.estimator import PrivateMDM
 
     x, y = np.tile(np.eye(2), (20, 1, 1)), np.arange(20) % 2
-    for unit_in in ("one class", "all classes"):
+    for unit_in in ("one group", "all groups"):
         model = PrivateMDM(radius=1.0, epsilon=1.0, labels="public", neighbours="add-remove", unit_in=unit_in)
         with pytest.raises(ValueError, match="make labels private"):
             model.fit(x, y, unit=np.arange(20) // 2)

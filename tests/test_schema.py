@@ -63,6 +63,8 @@ def parts(receipt: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from parts(receipt[part])
     for group in receipt.get("groups", []):
         yield from parts(group["release"])
+    for step in receipt.get("releases", []):
+        yield from parts(step)
 
 
 @pytest.mark.parametrize("name", MADE)

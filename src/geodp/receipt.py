@@ -537,25 +537,29 @@ class ChainRelease(Receipts):
 
     @property
     def dataset(self) -> str | None:
-        return self.steps[-1].dataset  # type: ignore[no-any-return]
+        return self.steps[-1].dataset
 
     @property
     def charge(self) -> int | None:
-        return self.steps[-1].charge  # type: ignore[no-any-return]
+        return self.steps[-1].charge
 
     @property
     def version(self) -> str:
-        return self.steps[-1].version  # type: ignore[no-any-return]
+        return self.steps[-1].version
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The public numbers of members for which the last step was planned: that of each group, or the only one."""
         last = self.steps[-1]
         each = list(last.values()) if isinstance(last, GroupedRelease) else [last]
-        return tuple(1 if one.request.counted else max(1, one.n) for one in each)
+        return tuple(1 if one.request.counted else max(1, one.n or 0) for one in each)
 
     def document(self) -> dict[str, Any]:
-        return {"summary": self.request.statistic.kind, **super().document(), "steps": [each.document() for each in self.steps]}
+        return {
+            "summary": self.request.statistic.kind,
+            **super().document(),
+            "releases": [each.document() for each in self.steps],
+        }
 
     def __str__(self) -> str:
         return "\n\n".join([as_text(self.head(), self.about_privacy()), *map(str, self.steps)])
@@ -718,7 +722,7 @@ def _read(stored: dict[str, Any]) -> Receipt | Receipts:
 
 
 def _chain(request: Request, stored: dict[str, Any]) -> ChainRelease:
-    made = ChainRelease(request, tuple(map(_read, stored["steps"])))
+    made = ChainRelease(request, tuple(map(_read, stored["releases"])))
     left = list(made.steps)
 
     def next_of(step: Request) -> Any:
@@ -727,9 +731,24 @@ def _chain(request: Request, stored: dict[str, Any]) -> ChainRelease:
         return left.pop(0)
 
     follow(request.statistic.steps(request, made.sizes), next_of)
-    if left or len({(each.dataset, each.charge, each.version, each.private) for each in made.steps}) > 1:
+    alike = len({(each.dataset, each.charge, each.version, each.private) for each in made.steps}) == 1
+    if left or not alike or not _same_members(made):
         raise _Unreadable("its steps must be those of its request")
     return made
+
+
+def _same_members(made: ChainRelease) -> bool:
+    """Whether the public numbers of members can be those of the same records in all steps."""
+    if made.request.hides_numbers:
+        return True
+    total, *others = (_total(step) for step in made.steps)
+    if made.request.divided > 1:  # a person may be in several groups
+        return all(max(made.sizes) <= total <= other for other in others)
+    return all(total == other for other in others)
+
+
+def _total(step: Any) -> int:
+    return sum(each.n or 0 for each in (step.values() if isinstance(step, GroupedRelease) else [step]))
 
 
 def _is_name(name: Any) -> bool:

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property, wraps
 from pathlib import Path
@@ -276,7 +275,7 @@ class Session(Shown):
     @cached_property
     def _everyone(self) -> Dataset:
         """The data without their groups."""
-        return replace(self.data, by=None, groups=None, labels="public", unit_in="one group")
+        return self.data.without_groups()
 
     @cached_property
     def _protects(self) -> str:
