@@ -752,7 +752,7 @@ def _total(step: Any) -> int:
 
 
 def _is_name(name: Any) -> bool:
-    return isinstance(name, str | int | float)
+    return isinstance(name, str | int | float) and is_line(str(name))
 
 
 def _one(request: Request, stored: dict[str, Any], dataset: str | None, charge: int | None, version: str) -> Receipt:
