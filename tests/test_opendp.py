@@ -37,7 +37,7 @@ RECORDS: dict[str, tuple[Make, Any]] = {
     "coverage": (bridge.make_coverage, BALL),
     "variance": (bridge.make_frechet_variance, BALL),
     "covariance": (bridge.make_tangent_covariance, BALL),
-    "projected mean": (bridge.make_projected_mean, Torus(2)),
+    "projected mean": (bridge.make_average, Torus(2)),
     "ball": (bridge.make_enclosing_ball, Ball(SPD(2), np.eye(2), 5.0)),
 }
 

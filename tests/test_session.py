@@ -42,7 +42,7 @@ def test_every_release_is_charged_to_the_one_budget_and_what_is_left_is_exact() 
         session.variance(epsilon=0.2),
         session.covariance(epsilon=0.2),
         session.coverage(epsilon=0.1),
-        session.projected_mean(epsilon=0.4),
+        session.average(epsilon=0.4),
         session.summary([0.0, 0.0, 1.0], sensitivity=0.01, epsilon=0.1),
     ]
     assert session.left == Decimal("1.2")

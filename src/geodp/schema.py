@@ -59,7 +59,7 @@ FIELDS: dict[str, tuple[Schema, str]] = {
     "draws": ({"type": "array", "minItems": 1, "items": ARRAY}, "What was drawn, in order; points in row-major order."),
     "center": (ARRAY, "The centre of the public ball."),
     "radius": (POSITIVE, "The radius of the public ball."),
-    "bound": (NONE, "The sensitivity bound of a mean."),
+    "bound": (NONE, "The sensitivity bound of a mean, or the bound on the norm of records of an average."),
     "mechanism": ({"enum": _MECHANISMS}, "Where the noise was added, and its law."),
     "sensitivity": (POSITIVE, "How far one record can move the exact value."),
     "tolerance": (NUMBER, "A bound on the numerical error of the value before noise."),

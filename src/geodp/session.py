@@ -29,10 +29,10 @@ from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import Account, protection
 from geodp.request import Plan, Request
 from geodp.showing import Row, Shown, as_html, table_html
+from geodp.statistics.average import private_average
 from geodp.statistics.covariance import private_covariance
 from geodp.statistics.coverage import private_coverage
 from geodp.statistics.frechet import private_mean
-from geodp.statistics.projected import private_projected_mean
 from geodp.statistics.summary import private_summary
 from geodp.statistics.variance import private_variance
 
@@ -184,9 +184,9 @@ class Session(Shown):
         """:func:`geodp.private_coverage`."""
         return self._charged(private_coverage, self.data, self._in(ball), privacy, options)
 
-    def projected_mean(self, *privacy: float, **options: Any) -> Any:
-        """:func:`geodp.private_projected_mean`, which needs no ball."""
-        return self._charged(private_projected_mean, self.data, self.manifold, privacy, options)
+    def average(self, *privacy: float, **options: Any) -> Any:
+        """:func:`geodp.private_average`, which needs no ball, but for matrices a ``bound``."""
+        return self._charged(private_average, self.data, self.manifold, privacy, options)
 
     def summary(self, value: ArrayLike, *, sensitivity: float, **options: Any) -> Release:
         """:func:`geodp.private_summary` of a value that you computed from these records, with a sensitivity that you proved for

@@ -31,8 +31,8 @@ from geodp.privacy.neighbours import Change, Labels
 from geodp.records.dataset import Dataset
 from geodp.release import protection
 from geodp.request import Request
+from geodp.statistics.average import Average
 from geodp.statistics.frechet import Mean
-from geodp.statistics.projected import ProjectedMean
 
 #: Whether a person's records are all of one class, or may be of any.
 UnitIn = Literal["one class", "all classes"]
@@ -143,7 +143,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
             return self._release(Mean, data, mechanism=self.mechanism, law=self.law)
         if self.mechanism != "auto" or self.law is not None:
             raise ValueError("projected means, without a ball, have a noise of their own: leave out mechanism and law")
-        return self._run(Request(ProjectedMean(place), self._privacy, **protection(data)), data)
+        return self._run(Request(Average(place), self._privacy, **protection(data)), data)
 
     def _labels(self, y: Any, X: Any, records: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """The label of each record, and the classes. Of private labels nothing is looked at but how many there are."""
