@@ -382,7 +382,7 @@ def test_a_projected_mean_is_a_point_near_the_records_with_a_true_error_bar(mani
     x = cluster(manifold, center, 0.3, 3000)
     release = private_projected_mean(x, manifold, **given)
     assert manifold.check_point(release.value) is None
-    true = Average(manifold).embedding.nearest(Average(manifold).compute(x, 3000))
+    true = Average(manifold).space.nearest(Average(manifold).compute(x, 3000))
     # with probability 1 - 1e-9 a release is within this
     assert manifold.raw_dist(true, release.value) <= release.error_quantile(1.0 - 1e-9)
     again = Release.from_json(release.to_json())
