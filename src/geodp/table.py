@@ -79,6 +79,8 @@ add(
 
         The privacy to spend is exactly one of --epsilon (pure), --epsilon and --delta, --rho, or --mu.
 
+        It is the Fréchet mean. For matrices and shares that is not the average and may be smaller: `geodp average` releases this.
+
         Without --ball, give --manifold and --radius, chosen without looking at the data; the centre defaults to the manifold's
         origin (identity matrix, north pole, first axes, regular polygon). Records outside the ball are moved to its boundary;
         records that are not points of the manifold count as the centre. --coverage publishes with noise how many these are;
