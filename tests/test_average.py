@@ -153,9 +153,7 @@ def test_nearest_points_are_in_the_set_and_the_whole_set_lies_behind_them(averag
     for size in (0.01, 0.3, 0.6, 5.0, 1e4):
         vector = size * space.diameter * rng.normal(size=space.dim) / math.sqrt(space.dim)
         point = space.nearest(vector)
-        written = space.write(point[None])[0] if not isinstance(average.manifold, HPD) else average.manifold.to_vector(
-            average.manifold.matrices(point)
-        )  # fmt: skip
+        written = space.write(point)
         before, after = (np.linalg.vector_norm(others - each, axis=-1) for each in (vector, written))
         assert (after <= before + 1e-9 * space.diameter).all()
         assert np.linalg.vector_norm(written - others, axis=-1).max() <= space.diameter * (1.0 + 1e-9)
@@ -305,7 +303,8 @@ def test_files_and_dask_give_what_an_array_gives(tmp_path: Path) -> None:
     whole = average.compute(x, len(x))
     np.savetxt(tmp_path / "x.csv", x[:, [0, 0, 1], [0, 1, 1]], delimiter=",", header="xx,xy,yy", comments="", fmt="%.17g")
     file = Dataset.read(tmp_path / "x.csv", SPD(2)).open(SPD(2)).source
-    for source in (file, da.from_array(x, chunks=(700, 2, 2))):
+    blocks = da.from_array(x, chunks=(700, 2, 2))
+    for source in (file, blocks, da.concatenate([blocks[:0], blocks])):
         assert np.linalg.vector_norm(average.compute(source, len(x)) - whole) <= 2.0 * average.tolerance()
 
 

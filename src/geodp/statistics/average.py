@@ -227,10 +227,9 @@ class Average(Statistic):
         manifold, write = self.manifold, self.space.write
 
         def vectors(records: Array) -> Array:
-            mask = (len(records), *(1,) * len(manifold.point_shape))
-            usual = np.abs(records).reshape(len(records), -1).max(axis=1) < _HUGE
-            points = np.where((manifold.valid(records) & usual).reshape(mask), records, manifold.origin)
-            return write(manifold.raw_project(points))
+            usual = np.abs(records).max(axis=tuple(range(1, records.ndim))) < _HUGE
+            good = (manifold.valid(records) & usual).reshape(-1, *(1,) * len(manifold.point_shape))
+            return write(manifold.raw_project(np.where(good, records, manifold.origin)))
 
         return sum_over(source, manifold, vectors, n) / n
 
