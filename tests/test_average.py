@@ -24,6 +24,7 @@ from geodp import (
     Correlation,
     Dataset,
     Euclidean,
+    GroupedRelease,
     Manifold,
     Release,
     Session,
@@ -289,8 +290,10 @@ def test_persons_groups_private_numbers_and_sessions() -> None:
     assert "the persons' averages" in str(release)
     hidden = private_average(x, SPD(2), 5.0, bound=4.0, neighbours="add-remove")
     assert hidden.count is not None
+    assert Release.from_json(hidden.to_json()) == hidden
     groups = private_average(x, SPD(2), 5.0, bound=4.0, by=["a", "b", "b"] * 200)
     assert {name: each.n for name, each in groups.items()} == {"a": 200, "b": 400}
+    assert GroupedRelease.from_json(groups.to_json()) == groups
     session = Session(x, SPD(2), epsilon=3)
     assert session.average(epsilon=1.0, bound=4.0) == session.releases[0]
     assert session.left == 2

@@ -79,7 +79,8 @@ class AverageRelease(Release):
     @property
     def truth(self) -> str:
         kind = "average" if isinstance(self.space, ConvexSet) else "projected mean"
-        of = "the persons' averages" if self.unit == "person" else "the records"
+        of = "the records" if self.bound is None else "the shortened records"
+        of = "the persons' averages" if self.unit == "person" else of
         return super().truth.replace(self.statistic.words, f"the {kind} of {of}")
 
     def error_quantile(self, q: float) -> float:
@@ -120,6 +121,10 @@ class AverageRelease(Release):
     def points(self) -> dict[str, Array]:
         return {"value": self.value}
 
+    def released(self) -> dict[str, Any]:
+        norm = self.space.norm if isinstance(self.space, ConvexSet) else "geodesic distance"
+        return {**super().released(), "norm": norm}
+
     def lengths(self) -> dict[str, float]:
         """None where errors are not geodesic distances, which have units."""
         return super().lengths() if isinstance(self.space, Embedding) else {}
@@ -128,8 +133,7 @@ class AverageRelease(Release):
         rows = about_point("value", self.value, self.notation)
         if self.bound is None or not isinstance(self.space, ConvexSet):
             return rows
-        shortened = f"{self.unit}s' records" if self.unit == "person" else "records"
-        how = f"longer {shortened} were shortened to it; how many were is unknown"
+        how = "longer records were shortened to it; how many were is unknown"
         return [*rows, ("bound", f"{self.bound:g} for the {self.space.norm} of a record: {how}")]
 
     def about_error(self) -> list[Row]:
