@@ -81,8 +81,12 @@ def test_the_way_back_works_for_hundreds_of_variables(k: int) -> None:
 
 def test_the_way_back_ends_whatever_the_numbers_are() -> None:
     rng = np.random.default_rng(1)
-    for k, size in ((2, 1e3), (5, 1e6), (20, 50.0)):
-        assert Correlation(k).valid(Correlation(k).from_chart(size * rng.normal(size=k * (k - 1) // 2)))
+    for k in (2, 5, 20):
+        for size in (3.0, 30.0, 1e3, 1e300):
+            assert Correlation(k).valid(Correlation(k).from_chart(size * rng.normal(size=k * (k - 1) // 2)))
+    x = np.array([np.corrcoef(rng.normal(size=(40, 30))) for _ in range(20)])
+    release = geodp.private_mean(x, Ball(Correlation(40, shrink=0.1), np.eye(40), 10.0), epsilon=0.01)  # noise of length 8e5
+    assert Correlation(40, shrink=0.1).valid(release.value)
 
 
 def test_distances_do_not_depend_on_the_order_of_the_variables() -> None:

@@ -29,12 +29,14 @@ from geodp import (  # noqa: E402
 from geodp.data import release_schema  # noqa: E402
 from geodp.noise.intrinsic import IntrinsicMechanism  # noqa: E402
 from geodp.noise.tangent import TangentMechanism  # noqa: E402
+from geodp.programs.found import InFoundBall  # noqa: E402
 from geodp.programs.kmeans import private_kmeans  # noqa: E402
-from geodp.request import Statistic  # noqa: E402
+from geodp.request import Request, Statistic  # noqa: E402
+from geodp.statistics.frechet import Mean  # noqa: E402
 
 SCHEMA = release_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-BALL, X = Ball(SPD(2), np.eye(2), 1.0), np.tile(np.eye(2), (60, 1, 1))
+BALL, WIDE, X = Ball(SPD(2), np.eye(2), 1.0), Ball(SPD(2), np.eye(2), 5.0), np.tile(np.eye(2), (60, 1, 1))
 POLES = np.tile([0.0, 0.0, 1.0], (60, 1))
 RNG = np.random.default_rng(0)
 
@@ -60,6 +62,8 @@ MADE: dict[str, Callable[[], Any]] = {
     "covariance about the centre": lambda: private_covariance(X, BALL, epsilon=1.0),
     "covariance": lambda: private_covariance(X, BALL, epsilon=1.0, delta=1e-6, about="mean"),
     "ball": lambda: private_ball(X, Ball(SPD(2), np.eye(2), 5.0), epsilon=1.0),
+    "found": lambda: Request(InFoundBall(WIDE, Mean(WIDE)), epsilon=3.0, coverage=0.1).release(X),
+    "found, groups": lambda: Request(InFoundBall(WIDE, Mean(WIDE)), epsilon=3.0, labels="public").release(X, by=[0, 1] * 30),
     "ball, from nothing": lambda: private_ball(POLES, Sphere(2), rho=0.1),
     "ball, private number": lambda: private_ball(X, Ball(SPD(2), np.eye(2), 5.0), epsilon=2.0, neighbours="add-remove"),
     "clusters": lambda: private_kmeans(X, BALL, 3, epsilon=1.0),
@@ -109,6 +113,8 @@ def parts(receipt: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from parts(receipt[part])
     for group in receipt.get("groups", []):
         yield from parts(group["release"])
+    for step in receipt.get("releases", []):
+        yield from parts(step)
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -34,6 +34,7 @@ from geodp.privacy.notions import Privacy
 from geodp.privacy.risk import Risk
 from geodp.programs.ball import BallRelease
 from geodp.programs.chain import ChainPlan
+from geodp.programs.kmeans import KMeansRelease
 from geodp.receipt import SIMULATION, GroupedRelease, Release
 from geodp.regions import Comparison, ConfidenceRegion
 from geodp.request import Plan
@@ -173,7 +174,7 @@ def privacy_loss(result: AuditResult, path: Path) -> None:
         above.stairs(shares, edges, color=colour, linestyle=line, linewidth=1.8, label=f"runs on the {name} data set")
     above.set(ylabel="share of the runs", yscale="log")
     verdict = "consistent" if result.consistent else "REFUTED"
-    title = f"{result.ball.manifold}, n = {result.n}, claimed {result.privacy}: {verdict}"
+    title = f"{result.manifold}, n = {result.n}, claimed {result.privacy}: {verdict}"
     if result.own_pair:
         figure.suptitle("NOT PRIVATE: this describes the records that were given", color=ORANGE, fontsize=11)
     above.set_title(f"{title}\n{result.number} is at least {result.lower:.3g} (confidence {result.confidence:g})", fontsize=11)
@@ -538,6 +539,17 @@ def _(release: BallRelease) -> Figure:
     chart.disc(axes, place, found.radius, BLUE, f"after: radius {notation.length(found.radius)}")
     axes.plot(*place, "+", color="black", label=_written_point(found.center, notation) or "centre")
     chart.label(axes, f"Private ball on {found.manifold}", np.zeros(2) if isinstance(start, Ball) else place, outer.radius)
+    return figure
+
+
+@_figure.register
+def _(release: KMeansRelease) -> Figure:
+    (figure, places), chart = _panels(1, release.manifold.dim), _Chart(release.ball, release.notation, release.centers[0])
+    axes = figure.add_subplot(*places[0])
+    chart.disc(axes, np.zeros(2), release.ball.radius, GREY, "the public ball")
+    for place, count in zip(chart.places(release.centers), release.counts, strict=True):
+        axes.plot(*place, "o", label=f"about {max(0.0, count):.0f} {release.unit}s")
+    chart.label(axes, f"Private clusters on {release.manifold}", np.zeros(2), release.ball.radius)
     return figure
 
 

@@ -80,14 +80,13 @@ Steps = Generator["Request", Any, None]
 
 def follow(steps: Steps, release: Callable[[Request], Any]) -> list[Any]:
     """The releases of all requests of a chain."""
-    releases: list[Any] = []
-    try:
-        request = next(steps)
-        while True:
-            releases.append(release(request))
+    releases = [release(next(steps))]
+    while True:
+        try:
             request = steps.send(releases[-1])
-    except StopIteration:
-        return releases
+        except StopIteration:
+            return releases
+        releases.append(release(request))
 
 
 class Statistic:

@@ -121,8 +121,12 @@ def release_schema() -> Schema:
     'urn:geodp:release:1'
     """
     table.load()
-    kinds = {name: kind for name, kind in Statistic.known.items() if kind.__module__.partition(".")[0] == "geodp"}
-    receipts = {name: _receipt(kind) for name, kind in kinds.items()} | {"groups": _groups(list(kinds))}
+    listed = {entry.module for entry in table.TABLE.values()}
+    own = {name: kind.__module__ for name, kind in Statistic.known.items()}
+    kinds = {name: Statistic.known[name] for name, module in own.items() if module in listed or module.startswith("geodp.")}
+    single = [name for name, kind in kinds.items() if not kind.chain]
+    receipts = {name: _receipt(kinds[name]) for name in single} | {"groups": _groups(single)}
+    receipts |= {name: _chain(name, list(receipts)) for name, kind in kinds.items() if kind.chain}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA,
@@ -163,10 +167,21 @@ def _receipt(kind: Any) -> Schema:
 
 def _groups(kinds: list[str]) -> Schema:
     """One receipt for each group."""
-    release = _object({"summary": {"enum": kinds}}) | {"oneOf": [_to(name) for name in kinds]}
-    one = _object({"name": {"type": ["string", "number", "boolean"]}, "release": release})
-    described = {name: _described(name) for name in _ALL}
-    required = {"summary": {"const": "groups"}, **described, "groups": {"type": "array", "minItems": 1, "items": one}}
+    one = _object({"name": {"type": ["string", "number", "boolean"]}, "release": _any(kinds)})
+    return _several("groups", {"groups": {"type": "array", "minItems": 1, "items": one}})
+
+
+def _chain(name: str, kinds: list[str]) -> Schema:
+    """The receipts of releases that were requested one after the other."""
+    return _several(name, {"releases": {"type": "array", "minItems": 1, "items": _any(kinds)}})
+
+
+def _any(kinds: list[str]) -> Schema:
+    return _object({"summary": {"enum": kinds}}) | {"oneOf": [_to(name) for name in kinds]}
+
+
+def _several(summary: str, releases: dict[str, Schema]) -> Schema:
+    required = {"summary": {"const": summary}, **{name: _described(name) for name in _ALL}, **releases}
     return _object(required, {name: _described(name) for name in Parameters.__annotations__}) | {
         "allOf": [_to("privacy"), _CHARGED]
     }

@@ -50,8 +50,8 @@ def add(*entries: Entry) -> None:
 
 def load() -> None:
     """Imports all statistics, so that receipts of every kind can be read."""
-    for entry in TABLE.values():
-        import_module(entry.module)
+    for module in ("geodp.programs.found", *(entry.module for entry in TABLE.values())):
+        import_module(module)
 
 
 add(

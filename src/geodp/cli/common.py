@@ -1,4 +1,4 @@
-"""Shared parts of the command line: where it prints, how it refuses, and options that several commands have."""
+"""Shared parts of the command line: where it prints, and how it refuses."""
 
 from __future__ import annotations
 

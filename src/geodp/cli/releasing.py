@@ -30,7 +30,11 @@ PLACES = {"ball": ("ball", "manifold", "radius", "center"), "start": ("manifold"
 
 def release_command(entry: Entry) -> Callable[..., None]:
     """The command of an entry, with the options that its function takes."""
+    from geodp.records.dataset import Dataset, DatasetOptions, GroupOptions
+
     taken = {*inspect.signature(entry.function).parameters}
+    if entry.place == "start":  # a search is for all groups together
+        taken -= {*GroupOptions.__annotations__}
     # options that mean something else here than elsewhere
     own = {f"{entry.name}_{name}": name for name in taken if f"{entry.name}_{name}" in OPTIONS}
     names = [name for name in OPTIONS if name in (taken - {*own.values()}) | {*own, *PLACES[entry.place], *AROUND}]
@@ -38,7 +42,6 @@ def release_command(entry: Entry) -> Callable[..., None]:
     @command(*names, required=() if entry.place == "ball" else ("manifold",))
     def release(file: Any, out: Any, plot: Any, dask: Any, as_json: Any, **given: Any) -> None:
         from geodp.privacy.notions import privacy_of
-        from geodp.records.dataset import Dataset, DatasetOptions
 
         given |= {name: given.pop(key) for key, name in own.items()}
         ball, manifold, center = given.pop("ball", None), given.pop("manifold"), given.pop("center", "origin")

@@ -17,18 +17,18 @@ from sklearn.utils import check_random_state
 from geodp.estimator.fits import Fits
 from geodp.files import parse_manifold
 from geodp.files.frames import as_frame
-from geodp.inputs import Array, as_numpy, real_number, refuse_unreadable
+from geodp.inputs import Array, as_numpy, callers_level, real_number, refuse_unreadable
 from geodp.manifolds import SPD, Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.privacy.cost import Cost
-from geodp.privacy.notions import Privacy, privacy_of
+from geodp.privacy.notions import privacy_of
 from geodp.programs.found import InFoundBall, start_of
 from geodp.receipt import ChainRelease
 from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Dataset
 from geodp.records.labels import check_length, read_labels
 from geodp.records.sources import load
-from geodp.release import Account, callers_level, protection, run
+from geodp.release import Account, protection, run
 from geodp.request import Request, Statistic
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -114,6 +114,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     manifold_: Manifold
     releases_: tuple[Any, ...]
     cost_: Cost
+    #: None with projected means.
+    ball_: Any
 
     def __init__(self, manifold: Manifold | str | None, **parameters: Unpack[Parameters]) -> None:
         self.manifold = manifold
@@ -122,64 +124,69 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def __sklearn_clone__(self) -> Self:
         copy: Self = super().__sklearn_clone__()
-        copy._fits = self._count
+        copy._fits = self.fits
         return copy
 
     @property
-    def _count(self) -> Fits:
+    def fits(self) -> Fits:
         """What this estimator and its clones have spent without a ledger; they share it."""
         # not made by __init__, in which scikit-learn allows parameters only
         found: Fits = self.__dict__.setdefault("_fits", Fits())
         return found
 
-    @property
-    def _privacy(self) -> Privacy:
-        return privacy_of(self.epsilon, self.delta, self.rho, self.mu)
+    def asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
+        """What a fit requests, and the data it is about."""
+        raise NotImplementedError
 
-    @property
-    def _start(self) -> Ball | Manifold:
-        """The public ball, or all of a space with a cut locus, which needs none for a search or a projected mean."""
-        manifold, radius = self.manifold_, self.radius
-        if math.isfinite(manifold.injectivity_radius) and (self.find or radius is None):
-            return manifold
-        if radius is None:
-            raise ValueError(
-                f"give the radius of a public ball on {manifold}; with find=0.2 it may be as wide as 30, and a fifth of the "
-                "privacy finds a smaller one"
-            )
-        return Ball(manifold, manifold.origin if self.center is None else self.center, radius)
 
-    @property
-    def _simulate(self) -> np.random.Generator | None:
-        state = self.random_state
-        if state is None:
-            return None
-        warnings.warn("random_state seeds the noise, so this fit is NOT PRIVATE: for studies alone", stacklevel=callers_level())
-        return (
-            state if isinstance(state, np.random.Generator) else np.random.default_rng(check_random_state(state).randint(2**31))
+# ---------------------------------------------------------------------- one fit
+
+
+def place_of(estimator: PrivateEstimator) -> Ball | Manifold:
+    """The public ball, or all of a space with a cut locus, which needs none for a search or a projected mean."""
+    manifold, radius = estimator.manifold_, estimator.radius
+    if math.isfinite(manifold.injectivity_radius) and (estimator.find or radius is None):
+        return manifold
+    if radius is None:
+        raise ValueError(
+            f"give the radius of a public ball on {manifold}; with find=0.2 it may be as wide as 30, and a fifth of the privacy "
+            "finds a smaller one"
         )
-
-    def _release(self, statistic: Callable[[Ball], Statistic], data: Dataset, **noise: Any) -> Any:
-        """The release of a statistic in the public ball, or in one that is found first."""
-        start, find = self._start, real_number(self.find, "find, the part of the privacy for the ball,")
-        asked = statistic(needed_ball(start)) if find == 0.0 else InFoundBall(start, statistic(start_of(start)), find)
-        return self._run(Request(asked, self._privacy, **noise, **protection(data)), data)
-
-    def _run(self, request: Request, data: Dataset) -> Any:
-        simulate = self._simulate
-        account = Account.of(self.ledger, self.dataset, simulate)
-        if self.ledger is None and simulate is None:
-            account = account._replace(fits=self._count)
-        made = run(request, data, account, simulate)
-        self.releases_ = made.steps if isinstance(made, ChainRelease) else (made,)
-        self.cost_ = made.cost
-        self.ball_ = ball_of(self.releases_[-1].request)
-        return self.releases_[-1]
+    return Ball(manifold, manifold.origin if estimator.center is None else estimator.center, radius)
 
 
-def ball_of(request: Request) -> Ball | None:
-    place = request.statistic.place
-    return place if isinstance(place, Ball) else None
+def requested(estimator: PrivateEstimator, statistic: Statistic, data: Dataset, **noise: Any) -> Request:
+    """The request of an estimator for a statistic of its data."""
+    privacy = privacy_of(estimator.epsilon, estimator.delta, estimator.rho, estimator.mu)
+    return Request(statistic, privacy, **noise, **protection(data))
+
+
+def in_ball(estimator: PrivateEstimator, statistic: Callable[[Ball], Statistic]) -> Statistic:
+    """A statistic in the public ball, or in one that is found first."""
+    place, find = place_of(estimator), real_number(estimator.find, "find, the part of the privacy for the ball,")
+    return statistic(needed_ball(place)) if find == 0.0 else InFoundBall(place, statistic(start_of(place)), find)
+
+
+def release_fit(estimator: PrivateEstimator, X: Any, y: Any, unit: Any) -> Any:
+    """The release of a fit; of several the last."""
+    request, data = estimator.asked(X, y, unit)
+    simulate = _generator(estimator.random_state)
+    account = Account.of(estimator.ledger, estimator.dataset, simulate)
+    if estimator.ledger is None and simulate is None:
+        account = account._replace(fits=estimator.fits)
+    made = run(request, data, account, simulate)
+    estimator.releases_ = made.steps if isinstance(made, ChainRelease) else (made,)
+    last = estimator.releases_[-1]
+    place = last.request.statistic.place
+    estimator.cost_, estimator.ball_ = made.cost, place if isinstance(place, Ball) else None
+    return last
+
+
+def _generator(state: Any) -> np.random.Generator | None:
+    if state is None:
+        return None
+    warnings.warn("random_state seeds the noise, so this fit is NOT PRIVATE: for studies alone", stacklevel=callers_level())
+    return state if isinstance(state, np.random.Generator) else np.random.default_rng(check_random_state(state).randint(2**31))
 
 
 def refuse_unless_asked(estimator: PrivateEstimator, method: Literal["fit_transform", "fit_predict"], what: str) -> None:

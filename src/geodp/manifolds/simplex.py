@@ -34,7 +34,7 @@ class Simplex(FlatChart):
     composition.
 
     >>> import numpy as np
-    >>> round(Simplex(2).dist([0.5, 0.5], [0.9, 0.1]), 12) == round(np.log(9.0) / np.sqrt(2.0), 12)
+    >>> bool(np.isclose(Simplex(2).dist([0.5, 0.5], [0.9, 0.1]), np.log(9.0) / np.sqrt(2.0)))
     True
     >>> Simplex(3, floor=0.01).check_point([0.25, 0.75, 0.0])
     """

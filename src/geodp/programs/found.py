@@ -113,9 +113,21 @@ class FoundPlan(ProgramPlan):
         parts = (_share(request.privacy, part) for part in (statistic.find, 1.0 - statistic.find))
         return cost_of_parts([cost_of(part) for part in parts], request.privacy)
 
+    @cached_property
+    def search(self) -> Any:
+        """The plan of the search."""
+        statistic = self.statistic
+        assert isinstance(statistic, InFoundBall)
+        return statistic.search(self.request, (self.n,)).plan(self.n)
+
     def check(self) -> None:
-        assert isinstance(self.statistic, InFoundBall)
-        self.statistic.search(self.request, (self.n,)).check(self.n)
+        self.search.check()
+
+    def __str__(self) -> str:
+        statistic = self.statistic
+        assert isinstance(statistic, InFoundBall)
+        rest = statistic.later(self.request, start_of(statistic.start)).privacy
+        return f"a ball by {self.search}; then {statistic.then.words} in it, {rest}"
 
 
 #: The radius of the wide ball to start from if nothing is said: on matrices a factor of 1e13 either way.
