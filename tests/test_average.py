@@ -183,11 +183,28 @@ def test_it_is_the_average_of_shortened_records_and_no_point_counts_as_the_origi
     shortened = [(np.eye(3) if i in (3, 7) else each) for i, each in enumerate(x)]
     shortened = [each * min(1.0, 2.0 / float(np.linalg.norm(each))) for each in shortened]
     average = Average(SPD(3), 2.0)
-    assert average.value(average.compute(x, 50)) == pytest.approx(np.mean(shortened, axis=0), abs=1e-12)
+    assert average.value(average.compute(x, 50)) == pytest.approx(np.mean(shortened, axis=0), abs=1e-9)
     shares = np.random.default_rng(7).dirichlet([3.0, 2.0, 1.0], size=40)
-    assert (each := Average(Simplex(3))).value(each.compute(shares, 40)) == pytest.approx(shares.mean(axis=0), abs=1e-12)
+    assert (each := Average(Simplex(3))).value(each.compute(shares, 40)) == pytest.approx(shares.mean(axis=0), abs=1e-9)
     matrices = random_points(Correlation(4), 30, np.random.default_rng(8), 1.0)
     assert (each := Average(Correlation(4))).value(each.compute(matrices, 30)) == pytest.approx(matrices.mean(axis=0), abs=1e-9)
+
+
+def test_singular_matrices_and_zero_shares_are_records_like_any_others() -> None:
+    signals = np.random.default_rng(16).normal(size=(40, 5, 3))
+    shares = np.random.default_rng(17).dirichlet([1.0, 1.0, 1.0], size=40) * [1.0, 1.0, 0.0]
+    cases: list[tuple[Average, Array]] = [
+        (Average(SPD(5), 1e3), signals @ signals.mT),
+        (Average(SPD(5), 1e-9), 1e-12 * signals @ signals.mT),
+        (Average(SPDLogCholesky(5), 1e3), signals @ signals.mT),
+        (Average(Simplex(3)), shares / shares.sum(axis=1, keepdims=True)),
+        (Average(Correlation(5)), np.stack([np.corrcoef(each) for each in signals])),
+    ]
+    for average, x in cases:
+        assert not average.manifold.valid(x).all()
+        found = average.value(average.compute(x, 40))
+        assert np.linalg.norm(found - x.mean(axis=0)) <= average.tolerance()
+    assert np.array_equal(Average(SPD(2), 1.0).compute(np.zeros((3, 2, 2)), 3).round(9), np.zeros(3))
 
 
 def test_the_metric_does_not_matter() -> None:

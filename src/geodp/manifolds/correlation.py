@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, real_number, whole_number
-from geodp.manifolds.embedding import ConvexSet
+from geodp.manifolds.embedding import INSIDE, ConvexSet
 from geodp.manifolds.flat import FlatChart
 from geodp.manifolds.functions import shortened, spectral, symmetric, transpose
 from geodp.manifolds.layout import Layout
@@ -155,6 +155,9 @@ class Correlation(FlatChart):
         ``k`` the matrices of two orthogonal vectors of signs reach it; for odd ones they reach ``2 k^2 - 2``.
         """
 
+        def inside(x: Array) -> Array:
+            return x + INSIDE * (np.eye(self.k) - x)
+
         def write(x: Array) -> Array:
             projected = self.raw_project(x)
             least = eigvalsh(projected)[..., :1] if self.shrink else 0.0
@@ -164,7 +167,7 @@ class Correlation(FlatChart):
             near = shortened(vector, math.sqrt(self.k * (self.k - 1.0)))
             return nearest_correlation(self.raw_tangent(self.origin, near) + np.eye(self.k))
 
-        return ConvexSet(self.dim, math.sqrt(2.0) * self.k, write, nearest)
+        return ConvexSet(self.dim, math.sqrt(2.0) * self.k, inside, write, nearest)
 
     def reading_rounding(self, x: Array) -> float:
         # the error of the eigenvalues over the smallest of them; the largest is at most k

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 
 from geodp.inputs import EPSILON, Array, real_number, whole_number
-from geodp.manifolds.embedding import ConvexSet
+from geodp.manifolds.embedding import INSIDE, ConvexSet
 from geodp.manifolds.flat import FlatChart
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Requirement
@@ -98,6 +98,9 @@ class Simplex(FlatChart):
         *Diameter.* ``|p - q|^2 = |p|^2 + |q|^2 - 2 p.q <= 2``, reached by two corners.
         """
 
+        def inside(x: Array) -> Array:
+            return x + INSIDE * (1.0 / self.parts - x)
+
         def write(x: Array) -> Array:
             return self.raw_project(np.maximum(x, 0.0)) @ self._basis.T
 
@@ -108,7 +111,7 @@ class Simplex(FlatChart):
             excess = (np.cumsum(down) - 1.0) / np.arange(1, self.parts + 1)
             return self.raw_project(np.maximum(parts - excess[np.flatnonzero(down > excess)[-1]], 0.0))
 
-        return ConvexSet(self.dim, math.sqrt(2.0), write, nearest, "Euclidean norm")
+        return ConvexSet(self.dim, math.sqrt(2.0), inside, write, nearest, "Euclidean norm")
 
     def raw_project(self, x: Array) -> Array:
         return x / x.sum(axis=-1, keepdims=True)

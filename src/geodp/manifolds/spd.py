@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
-from geodp.manifolds.embedding import ConvexSet
+from geodp.manifolds.embedding import INSIDE, ConvexSet
 from geodp.manifolds.functions import (
     Matrix,
     adjoint,
@@ -126,6 +126,10 @@ class PositiveDefinite(Manifold):
         *Nearest.* The nearest point in a convex cone, shortened, is the nearest one in the cone and a ball about its tip.
         """
 
+        def inside(x: Array) -> Array:
+            axes = tuple(range(x.ndim - len(self.point_shape), x.ndim))
+            return x + INSIDE * np.maximum(np.abs(x).max(axis=axes, keepdims=True), 1e-290) * self.origin
+
         def nearest(vector: Array) -> Array:
             values, vectors = np.linalg.eigh(self.from_vector(vector))
             return self.points(spectral(vectors, shortened(np.maximum(values, 0.0), bound)))
@@ -133,6 +137,7 @@ class PositiveDefinite(Manifold):
         return ConvexSet(
             self.dim,
             bound if self.k == 1 else math.sqrt(2.0) * bound,
+            inside,
             lambda x: shortened(self.to_vector(self.matrices(x)), bound),
             nearest,
         )

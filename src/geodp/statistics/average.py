@@ -182,7 +182,9 @@ class Average(Statistic):
     matrices (``bound`` for numbers), ``sqrt(2)`` for shares and ``sqrt(2) k`` for correlation matrices; ``convex_set`` of each
     manifold has the proof. Those of compact spaces are in their ``embedding``.
 
-    *Tolerance*: the rounding of the sum. The vector is released; the value is computed from it.
+    *Validity*: singular matrices and shares of zero are on the edge of a convex set, and count. Records outside are invalid.
+
+    *Tolerance*: the rounding of the sum, and the move of records inside. The vector is released; the value is computed from it.
     """
 
     manifold: Manifold
@@ -228,12 +230,14 @@ class Average(Statistic):
         return AveragePlan(request, n)
 
     def compute(self, source: Any, n: int, progress: Any = None) -> Array:
-        manifold, write = self.manifold, self.space.write
+        manifold, space = self.manifold, self.space
 
         def vectors(records: Array) -> Array:
+            if isinstance(space, ConvexSet):
+                records = space.inside(records)
             usual = np.abs(records).max(axis=tuple(range(1, records.ndim))) < _HUGE
             good = (manifold.valid(records) & usual).reshape(-1, *(1,) * len(manifold.point_shape))
-            return write(manifold.raw_project(np.where(good, records, manifold.origin)))
+            return space.write(manifold.raw_project(np.where(good, records, manifold.origin)))
 
         return sum_over(source, manifold, vectors, n) / n
 
@@ -268,7 +272,8 @@ def private_average(x: Any, place: Manifold, epsilon: float | None = None, *, bo
     same size that differ by replacing one record. *Theorem*: the records are averaged as vectors of a bounded set of a linear
     space, where one record moves the average by at most the diameter of the set over ``n``
     (:class:`geodp.statistics.average.Average`). Laplace or Gaussian noise is added to that vector, and the value is computed
-    from the result: the nearest point of the set. Records that are not points of the manifold count as its origin.
+    from the result: the nearest point of the set. Records outside of the set count as the origin of the manifold; singular matrices
+    and shares of zero are in it.
 
     This is not the Fréchet mean of :func:`private_mean`, which may be several times smaller. On convex sets the error is in the
     norm of the vectors. On compact spaces it is an angle, and computed from the release itself: if the records agree, the mean
