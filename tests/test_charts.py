@@ -234,6 +234,9 @@ def test_poses_are_rotations_and_positions_in_units_of_the_length(length: float)
     product = Product(Rotations(3), Euclidean(3))
     scaled = product.join(turns.as_matrix(), places / length)
     assert np.allclose(product.dist(scaled[:20], scaled[20:]), wanted, rtol=1e-12)
+    far = Ball(Poses(length), np.column_stack([np.eye(3), [4.5e6, 5e5, 0.0]]), 1.5)  # metres of a map
+    near = geodp.private_mean(np.stack([far.center] * 100), far, epsilon=10.0).value
+    assert np.linalg.vector_norm(near[:, 3] - far.center[:, 3]) < length
     ball = Ball(Poses(length), x[0], 1.5)
     means = geodp.frechet_mean(x, ball).point, geodp.frechet_mean(scaled, Ball(product, scaled[0], 1.5)).point
     assert np.allclose(means[0][:, :3].ravel(), means[1][:9], atol=1e-8)

@@ -814,13 +814,15 @@ def _total(step: Any) -> int:
 
 
 def _is_name(name: Any) -> bool:
-    return isinstance(name, str | int | float)
+    return isinstance(name, str | int | float) and is_line(str(name))
 
 
 def _one(request: Request, stored: dict[str, Any], dataset: str | None, charge: int | None, version: str) -> Receipt:
     n, draws = stored["n"], tuple(np.asarray(drawn, dtype=np.float64) for drawn in stored["draws"])
     if not (n is None if not request.statistic.of_records else type(n) is int and 0 <= n <= 2**63):
         raise _Unreadable("its n must be a whole number from 0 to 2^63")
+    if not all(np.isfinite(drawn).all() for drawn in draws):
+        raise _Unreadable("its draws must be numbers")
     simulated = stored["numerics"] == SIMULATED
     if simulated and dataset is not None:
         raise _Unreadable("a simulation charges no budget")

@@ -104,15 +104,16 @@ class GroupedOptions(Options, GroupNames, total=False):
     by: Required[Any]
 
 
-def takes(*options: type[Any]) -> Callable[[F], F]:
+def takes(*options: type[Any], **defaults: Any) -> Callable[[F], F]:
     """Gives a function with ``**options`` a signature with all of them, and one sentence for a misspelt one."""
+    defaults = _DEFAULTS | defaults
     hints = {name: hint for each in options for name, hint in each.__annotations__.items()}
 
     def decorate(function: F) -> F:
         own = inspect.signature(function)
         named = {name: each for name, each in own.parameters.items() if each.kind is not inspect.Parameter.VAR_KEYWORD}
         more = {
-            name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=hint)
+            name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=hint)
             for name, hint in hints.items()
             if name not in named
         }

@@ -14,8 +14,7 @@ from geodp.estimator.common import (
     PrivateEstimator,
     distances,
     in_ball,
-    read_records,
-    read_unit,
+    read_data,
     refuse_unless_asked,
     release_fit,
     requested,
@@ -100,8 +99,7 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
         return self
 
     def asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
-        records = read_records(self, X, fitting=True)
-        data = Dataset(records, unit=read_unit(unit, X, records))
+        data = read_data(self, X, unit)
         clusters = in_ball(self, lambda ball: KMeans(ball, self.n_clusters, self.rounds, self.reach, self.seed))
         return requested(self, clusters, data), data
 

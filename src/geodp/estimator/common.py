@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,10 +26,8 @@ from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Dataset
 from geodp.records.labels import check_length, read_labels
 from geodp.records.sources import load
-from geodp.release import Account, protection, run
+from geodp.release import Account, protection, run, takes
 from geodp.request import Request, Statistic
-
-F = TypeVar("F", bound=Callable[..., None])
 
 
 class Parameters(TypedDict, total=False):
@@ -73,43 +69,14 @@ class Parameters(TypedDict, total=False):
 #: Those that are not None by default.
 _DEFAULTS: dict[str, Any] = {"radius": 1.0, "find": 0.0, "transform_private_records": False}
 
-
-def takes_parameters(init: F) -> F:
-    """Gives a constructor with ``**parameters`` a signature with all of them, which scikit-learn reads and clones by."""
-    own = inspect.signature(init)
-    named = list(own.parameters.values())[:-1]
-    more = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=hint)
-        for name, hint in Parameters.__annotations__.items()
-    ]
-    signature = own.replace(parameters=[*named, *more])
-
-    @wraps(init)
-    def checked(*args: Any, **given: Any) -> None:
-        signature.bind(*args, **given)  # raises for parameters that there are not
-        init(*args, **given)
-
-    cast(Any, checked).__signature__ = signature
-    return cast(F, checked)
+#: Gives a constructor with ``**parameters`` a signature with all of them, which scikit-learn reads and clones by.
+takes_parameters = takes(Parameters, **_DEFAULTS)
 
 
 # scikit-learn has no type hints, so its classes are Any to the checker
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """The base of all estimators: a fit is one release of one request (:func:`geodp.release.run`), charged once."""
 
-    manifold: Manifold | str | None
-    center: ArrayLike | None
-    radius: float | None
-    find: float
-    epsilon: float | None
-    delta: float | None
-    rho: float | None
-    mu: float | None
-    ledger: Any
-    dataset: str | None
-    layout: str | None
-    random_state: Any
-    transform_private_records: bool
     n_features_in_: int
     manifold_: Manifold
     releases_: tuple[Any, ...]
@@ -233,6 +200,12 @@ def read_records(estimator: PrivateEstimator, X: ArrayLike, *, fitting: bool) ->
         return load(X, manifold, layout=layout).x
     array = np.asarray(X)
     return manifold.read(array.reshape(len(array), *manifold.point_shape), "X")
+
+
+def read_data(estimator: PrivateEstimator, X: ArrayLike, unit: Any) -> Dataset:
+    """The records of a fit, and whose they are."""
+    records = read_records(estimator, X, fitting=True)
+    return Dataset(records, unit=read_unit(unit, X, records))
 
 
 def read_unit(unit: Any, X: Any, records: Any) -> NDArray[Any] | None:

@@ -12,9 +12,9 @@ from geodp.estimator.common import (
     Parameters,
     PrivateEstimator,
     in_ball,
+    read_data,
     read_points,
     read_records,
-    read_unit,
     refuse_unless_asked,
     release_fit,
     requested,
@@ -92,8 +92,7 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
         return self
 
     def asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
-        records = read_records(self, X, fitting=True)
-        data = Dataset(records, unit=read_unit(unit, X, records))
+        data = read_data(self, X, unit)
         return requested(self, in_ball(self, Mean), data, mechanism=self.mechanism, law=self.law), data
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Array:

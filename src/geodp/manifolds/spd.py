@@ -25,7 +25,7 @@ from geodp.manifolds.functions import (
     symmetric_from_vector,
     vector_from_symmetric,
 )
-from geodp.manifolds.layout import Layout, entry_names
+from geodp.manifolds.layout import Layout, entry_names, symmetric_layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots, differences
@@ -92,15 +92,7 @@ class PositiveDefinite(Manifold):
 
     def _triangle(self, entries: Sequence[tuple[int, ...]], layout: Layout) -> Layout:
         """A layout of half of the matrix: these entries, which a header may name."""
-        i, j = np.array(entries).T
-
-        def from_triangle(cells: Array) -> Array:
-            matrix = np.empty((len(cells), self.k, self.k))
-            matrix[:, i, j] = matrix[:, j, i] = cells
-            return matrix
-
-        names = entry_names(entries, symmetric=True)
-        return replace(layout, convert=from_triangle, names=names, write=lambda matrices: matrices[:, i, j])
+        return symmetric_layout(replace(layout, names=entry_names(entries, symmetric=True)), self.k, entries)
 
     def in_words(self, point: Array) -> str:
         # the average of matrices may be singular
