@@ -272,7 +272,7 @@ def private_average(x: Any, place: Manifold, epsilon: float | None = None, *, bo
     same size that differ by replacing one record. *Theorem*: the records are averaged as vectors of a bounded set of a linear
     space, where one record moves the average by at most the diameter of the set over ``n``
     (:class:`geodp.statistics.average.Average`). Laplace or Gaussian noise is added to that vector, and the value is computed
-    from the result: the nearest point of the set. Records outside of the set count as the origin of the manifold; singular matrices
+    from the result: the nearest point of the set. Records outside of it count as the origin of the manifold; singular matrices
     and shares of zero are in it.
 
     This is not the Fréchet mean of :func:`private_mean`, which may be several times smaller. On convex sets the error is in the
