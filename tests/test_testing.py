@@ -380,6 +380,28 @@ def test_points_that_are_not_nearest_or_vectors_that_isometries_change_are_notic
     assert misplaced(monkeypatch, manifold, write=lambda points: stretch * embedding.write(points))
 
 
+CONVEX = [SPD(1), SPD(3), Simplex(4), Correlation(3)]
+
+
+def set_wrongly(monkeypatch: pytest.MonkeyPatch, manifold: Manifold, **wrong: object) -> bool:
+    found = replace(manifold.convex_set(2.0), **wrong)
+    monkeypatch.setattr(type(manifold), "convex_set", lambda self, bound: found)
+    return is_noticed(manifold, testing.the_convex_set_has_the_diameter_and_the_nearest_points_it_says)
+
+
+@factors(0.0, 0.5, 0.9)
+@pytest.mark.parametrize("manifold", CONVEX, ids=repr)
+def test_a_convex_set_that_is_larger_than_is_said_is_noticed(manifold, factor, monkeypatch):
+    assert set_wrongly(monkeypatch, manifold, diameter=factor * manifold.convex_set(2.0).diameter)
+
+
+@pytest.mark.parametrize("manifold", CONVEX, ids=repr)
+def test_a_move_away_from_the_convex_set_is_noticed(manifold, monkeypatch):
+    right = manifold.convex_set(2.0)
+    away = np.linspace(0.1, 0.2, right.dim)
+    assert set_wrongly(monkeypatch, manifold, nearest=lambda vector: right.nearest(vector + away))
+
+
 # ---------------------------------------------------------------------- the exact sampler
 
 
