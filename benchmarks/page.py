@@ -27,6 +27,10 @@ python -m benchmarks --page docs/performance.md
 - *Memory bandwidth* is what one core reads in a scalar product of 256 MB with themselves, in the same run. The *kernel* is the
   compiled loop of a pass on a chunk that is in the cache, on one core. The *floor* of a pass is the larger of reading the
   records once at that bandwidth and the kernel; a mean takes passes times floor at least, on one core.
+- *Compiled code* is used for means of 100,000 numbers or more: a rule of sizes, so the same call gives the same bits in every
+  process. The first such call of a process loads it, which takes half a second, and the first after installation compiles it,
+  which takes some seconds more: "A release, and what comes before it" has both. A server that computes many small means
+  calls `geodp.compile()` when it starts, or sets the environment variable `GEODP_COMPILE` to `always`; `never` does without.
 """
 
 ABOUT = {

@@ -21,18 +21,37 @@ from geodp import (
     SPDLogEuclidean,
     Sphere,
 )
-from geodp.measurement import Measurement
-from geodp.privacy.notions import PureDP
-from geodp.statistics.mean import FrechetMean
+from geodp.noise.choice import MechanismName
+from geodp.noise.flat import Family
+from geodp.privacy.notions import Privacy, PureDP
+from geodp.request import Plan, Request, Statistic
+from geodp.statistics.frechet import Mean
 from geodp.statistics.sensitivity import Bound
 from geodp.testing import random_points, random_tangents
 
-__all__ = ["MANIFOLDS", "ONE_OF_EACH", "USUAL", "every_manifold", "longer", "measured", "random_points", "random_tangents"]
+__all__ = [
+    "MANIFOLDS",
+    "ONE_OF_EACH",
+    "USUAL",
+    "every_manifold",
+    "longer",
+    "measured",
+    "planned",
+    "random_points",
+    "random_tangents",
+]
 
 
-def measured(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Measurement:
+def planned(
+    statistic: Statistic, n: int, privacy: Privacy, mechanism: MechanismName = "auto", law: Family | None = None, **more: Any
+) -> Plan:
+    """The plan of a statistic of ``n`` records."""
+    return Request(statistic, privacy, mechanism=mechanism, law=law, **more).plan(n)
+
+
+def measured(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Plan:
     """The mean of ``n`` records in the ball with the paper's noise: intrinsic Laplace at pure ``epsilon``."""
-    return Measurement(FrechetMean(ball, bound), n, PureDP(epsilon), "intrinsic", "laplace")
+    return planned(Mean(ball, bound), n, PureDP(epsilon), "intrinsic", "laplace")
 
 
 MANIFOLDS: list[Manifold] = [

@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from cases import MANIFOLDS, longer, random_points
+from geodp.statistics.mean import FrechetMean
 from pyriemann.geometry.distance import distance_logchol
 from pyriemann.geometry.mean import mean_logchol
 from scipy.spatial.transform import Rotation
@@ -21,7 +22,6 @@ from geodp import Ball, Correlation, Euclidean, Poses, Product, Rotations, Simpl
 from geodp.inputs import Array
 from geodp.manifolds import FlatChart
 from geodp.noise import exact
-from geodp.statistics.mean import FrechetMean
 
 FLAT = [manifold for manifold in MANIFOLDS if isinstance(manifold, FlatChart)]
 

@@ -9,10 +9,9 @@ from cases import every_manifold, random_points
 import geodp
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, Rotations, Sphere, frechet_mean, frechet_means
 from geodp.inputs import EPSILON, Array
-from geodp.solver import passes
 from geodp.solver.groups import best_group_evaluator, segment_sums
-from geodp.statistics.many import group_means
-from geodp.statistics.mean import default_tolerance, least_passes
+from geodp.solver.many import group_means
+from geodp.solver.mean import default_tolerance, least_passes
 
 #: Sizes of groups: none, few, blocks of 256 and one more.
 SIZES = [3, 1, 0, 2, 7, 257, 30, 1, 0]
@@ -32,7 +31,7 @@ def grouped(ball: Ball, sizes: list[int], seed: int = 0) -> tuple[Array, Array]:
 
 
 def compile_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "_WORTH_MAKING", 0)
+    monkeypatch.setenv("GEODP_COMPILE", "always")
 
 
 def agree_with_a_loop(x: Array, labels: Array, ball: Ball, results: geodp.MeanResults) -> None:

@@ -30,8 +30,7 @@ from geodp import (
     frechet_mean,
     frechet_means,
 )
-from geodp.solver import passes
-from geodp.statistics.mean import default_tolerance
+from geodp.solver.mean import default_tolerance
 
 DIGITS = 60
 
@@ -391,7 +390,7 @@ def test_the_exact_mean_is_within_the_bound_and_the_bound_within_the_tolerance(m
 
 @pytest.mark.parametrize("manifold", [SPD(2), Sphere(2), Rotations(3), Hyperbolic(2), PlanarShapes(4), Grassmann(2, 4)], ids=repr)
 def test_the_bounds_hold_of_means_by_compiled_passes(manifold: Manifold, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "_WORTH_MAKING", 0)
+    monkeypatch.setenv("GEODP_COMPILE", "always")
     ball = public_ball(manifold, 0.999)
     for records in cases_in(ball):
         check(records, ball)
@@ -401,7 +400,7 @@ def test_the_bounds_hold_of_means_by_compiled_passes(manifold: Manifold, monkeyp
 @pytest.mark.parametrize("compiled", longer([False, True], [True]))
 def test_the_bounds_of_many_means_at_once_hold(manifold: Manifold, compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if compiled:
-        monkeypatch.setattr(passes, "_WORTH_MAKING", 0)
+        monkeypatch.setenv("GEODP_COMPILE", "always")
     ball = public_ball(manifold, 0.9)
     groups = cases_in(ball)
     labels = np.repeat(np.arange(len(groups)), [len(records) for records in groups])

@@ -6,10 +6,7 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import mpmath
@@ -17,10 +14,13 @@ import numpy as np
 import pytest
 from cases import longer, random_points
 
+import geodp
 from geodp import SPD, Ball, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, SPDLogEuclidean, Sphere, frechet_mean
 from geodp.inputs import EPSILON
 from geodp.manifolds.functions import vector_from_symmetric
-from geodp.solver import kernels, lane_kernels, passes, spd_kernel
+from geodp.solver import compiling, kernels, lane_kernels, passes, spd_kernel
+from geodp.solver.compiling import reproducible
+from geodp.solver.groups import SPD3Groups, best_group_evaluator
 from geodp.solver.records import read_block
 
 FAST = [
@@ -258,70 +258,40 @@ def test_nothing_is_compiled_because_a_record_was_moved(manifold: Manifold, kind
     assert kernel.signatures == before
 
 
-def unused(monkeypatch: pytest.MonkeyPatch, on_disk: bool) -> None:
-    """As in a new process, after an installation or later."""
-    monkeypatch.setattr(passes._Tally, "numbers", 0.0)
-    monkeypatch.setattr(passes, "_is_on_disk", lambda _: on_disk)
-    monkeypatch.setattr(passes, "sys", SimpleNamespace(modules={}))
+def test_compiled_passes_are_used_by_size_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by what the process did before: that would change last bits."""
+    monkeypatch.delenv("GEODP_COMPILE", raising=False)
+    for _ in range(2):
+        assert type(passes.best_evaluator(SPD(2), 24_999)) is passes.SPDLarge
+        assert type(passes.best_evaluator(SPD(2), 25_000)) is passes.SPD2
+        assert type(passes.best_evaluator(SPD(3), None)) is passes.SPD3
+        assert type(passes.best_evaluator(Sphere(2), 10**6)) is passes.Sphere2
+        assert type(passes.best_evaluator(Sphere(2), 10)) is passes.RankOne
+        assert type(passes.best_evaluator(Sphere(1000), 10**4)) is passes.SphereLarge
+        assert type(passes.best_evaluator(SPD(10), 10)) is passes.SPDLarge
+        assert type(passes.best_evaluator(SPD(10), 10**5)) is passes.SPDCompiled
+        assert type(passes.best_evaluator(Hyperbolic(5), 10**6)) is passes.HyperbolicCompiled
+        assert type(passes.best_evaluator(PlanarShapes(20), 10**5)) is passes.ShapesCompiled
+        assert type(passes.best_evaluator(Grassmann(3, 10), 10**5)) is passes.GrassmannCompiled
+        assert type(passes.best_evaluator(Grassmann(3, 10), 10)) is passes.GeneralEvaluator
 
 
-def test_large_data_use_the_compiled_passes_and_small_data_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    unused(monkeypatch, on_disk=True)
-    assert type(passes.best_evaluator(SPD(2), 100)) is passes.SPDLarge
-    assert type(passes.best_evaluator(SPD(2), 10**6)) is passes.SPD2
-    assert type(passes.best_evaluator(SPD(3), None)) is passes.SPD3
-    assert type(passes.best_evaluator(Sphere(2), 10**6)) is passes.Sphere2
-    assert type(passes.best_evaluator(Sphere(2), 10)) is passes.RankOne
-    assert type(passes.best_evaluator(Sphere(1000), 10**4)) is passes.SphereLarge
-    assert type(passes.best_evaluator(SPD(10), 10)) is passes.SPDLarge
-    assert type(passes.best_evaluator(SPD(10), 10**5)) is passes.SPDCompiled
-    assert type(passes.best_evaluator(Hyperbolic(5), 10**6)) is passes.HyperbolicCompiled
-    assert type(passes.best_evaluator(PlanarShapes(20), 10**5)) is passes.ShapesCompiled
-    assert type(passes.best_evaluator(Grassmann(3, 10), 10**5)) is passes.GrassmannCompiled
-    assert type(passes.best_evaluator(Grassmann(3, 10), 10)) is passes.GeneralEvaluator
-
-
-@pytest.mark.parametrize(("on_disk", "calls"), [(True, 144), (False, 192)])
-def test_many_small_calls_are_worth_compiled_passes_too(on_disk: bool, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    unused(monkeypatch, on_disk)
-    kinds = [type(passes.best_evaluator(SPD(3), 20)) for _ in range(220)]
-    first = kinds.index(passes.SPD3)
-    assert set(kinds[:first]) == {passes.SPDLarge}
-    assert set(kinds[first:]) == {passes.SPD3}
-    assert calls - 5 <= first <= calls + 5
-
-
-def test_compiled_code_on_disk_is_found_and_outdated_code_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = tmp_path / "geodp_like" / "kernels.py"
-    module.parent.mkdir()
-    module.touch()
-    monkeypatch.setattr(passes, "__file__", str(module.with_name("passes.py")))
-    find = passes._is_on_disk.__wrapped__
-    for folder, asked in ((module.parent / "__pycache__", ""), (tmp_path / "cache" / "geodp_like_0123", str(tmp_path / "cache"))):
-        monkeypatch.setenv("NUMBA_CACHE_DIR", asked)
-        assert not find("kernels.spd3")
-        folder.mkdir(parents=True)
-        index = folder / "kernels.spd3-1.py311.nbi"
-        index.touch()
-        assert find("kernels.spd3")
-        os.utime(module, (time.time() + 60.0,) * 2)
-        assert not find("kernels.spd3")
-        os.utime(module, (time.time() - 60.0,) * 2)
-        index.unlink()
-
-
-def test_a_large_first_call_does_not_wait_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    unused(monkeypatch, on_disk=False)
-    assert type(passes.best_evaluator(SPD(8), 10_000)) is passes.SPDLarge
-    unused(monkeypatch, on_disk=True)  # nor for loading what it made
-    assert type(passes.best_evaluator(SPD(8), 10_000)) is passes.SPDLarge
-    assert type(passes.best_evaluator(SPD(8), 10_000)) is passes.SPDCompiled
-    unused(monkeypatch, on_disk=False)
-    assert type(passes.best_evaluator(SPD(8), 100_000)) is passes.SPDCompiled  # its passes would take as long
+def test_a_server_may_choose_compiled_passes_for_all_sizes_or_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEODP_COMPILE", "never")
+    assert type(passes.best_evaluator(SPD(3), 10**9)) is passes.SPDLarge
+    geodp.compile("Sphere(2)", SPD(3))
+    assert os.environ["GEODP_COMPILE"] == "always"  # which the processes that this one starts inherit
+    assert type(passes.best_evaluator(SPD(3), 1)) is passes.SPD3
+    assert type(best_group_evaluator(ball_of(SPD(3)), 1)) is SPD3Groups
+    with reproducible():
+        assert type(passes.best_evaluator(SPD(3), 1)) is passes.SPDLarge
+    monkeypatch.setenv("GEODP_COMPILE", "sometimes")
+    with pytest.raises(ValueError, match="GEODP_COMPILE is 'sometimes' but must be one of always, never, by size"):
+        passes.best_evaluator(SPD(3), 1)
 
 
 def test_without_numba_everything_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "_numba_is_there", lambda: False)
+    monkeypatch.setattr(compiling, "_numba_is_there", lambda: False)
     x, _, _ = setting(SPD(2), 40_000)
     ball = Ball(SPD(2), np.eye(2), 2.0)
     slow = frechet_mean(x, ball)
@@ -505,6 +475,7 @@ def polynomial_nodes(count: int) -> tuple[list[mpmath.mpf], list[mpmath.mpf]]:
 MEMORY = """
 import resource, sys
 import numpy as np
+import geodp
 from geodp import SPD, Ball, frechet_mean
 frechet_mean(np.tile(np.eye(3), (40_000, 1, 1)), Ball(SPD(3), np.eye(3), 2.0))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

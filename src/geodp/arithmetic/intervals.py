@@ -298,7 +298,7 @@ def public_frame(size: int, count: int, precision: int) -> Frame:
     (Besicovitch 1940). ``precision`` must be the working precision; it is an argument so that the result can be cached.
     """
     roots = ((arb(prime).sqrt(), round(math.sqrt(prime))) for prime in _primes_from(size + 2))
-    entries = (root - whole for root, whole in roots)
+    entries = (root - nearest for root, nearest in roots)
     axes: list[list[arb]] = []
     for i in range(count):
         column = list(islice(entries, size))

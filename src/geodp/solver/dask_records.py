@@ -18,8 +18,8 @@ from geodp.inputs import Array
 from geodp.manifolds.ball import Ball
 from geodp.records.chunks import check_shape, failed
 from geodp.records.dask_arrays import boxed, map_rows, sums
-from geodp.solver.passes import Evaluator, Pass
-from geodp.solver.records import Reading, Records, Report, Words, read_block
+from geodp.solver.passes import Evaluator, Pass, Words
+from geodp.solver.records import Reading, Records, Report, read_block
 
 
 class DaskRecords(Records):

@@ -19,6 +19,7 @@ from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import spectral, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.spd import cholesky, log_of_whitened, most_spread
+from geodp.solver.compiling import worth_compiled_code
 from geodp.solver.passes import (
     NO_ROWS,
     HessianKnown,
@@ -34,7 +35,6 @@ from geodp.solver.passes import (
     rotations3_sums,
     solved,
     spd3_coordinates,
-    worth_compiled_code,
 )
 
 Integers = NDArray[np.int64]
@@ -353,16 +353,11 @@ class Rotations3Groups(CompiledGroups):
 def best_group_evaluator(ball: Ball, count: int) -> GroupEvaluator:
     """The fastest evaluator for this many records in groups."""
     manifold, numbers = ball.manifold, count * math.prod(ball.manifold.point_shape)
-    compiled: dict[Manifold, tuple[type[CompiledGroups], str]] = {
-        SPD(2): (SPD2Groups, "group_kernels.spd2_groups"),
-        SPD(3): (SPD3Groups, "group_kernels.spd3_groups"),
-        Sphere(2): (Sphere2Groups, "group_kernels.sphere2_groups"),
-        Rotations(3): (Rotations3Groups, "group_kernels.rotations3_groups"),
-    }
-    if manifold in compiled:
-        kind, kernel = compiled[manifold]
-        if worth_compiled_code(kernel, numbers):
-            return kind(ball)
+    compiled: dict[Manifold, type[CompiledGroups]] = {
+        SPD(2): SPD2Groups, SPD(3): SPD3Groups, Sphere(2): Sphere2Groups, Rotations(3): Rotations3Groups
+    }  # fmt: skip
+    if manifold in compiled and worth_compiled_code(numbers):
+        return compiled[manifold](ball)
     if isinstance(manifold, FlatChart):
         return FlatGroups(ball)
     return SPDGroups(ball) if isinstance(manifold, SPD) and manifold.k > 1 else GeneralGroups(ball)

@@ -6,21 +6,14 @@ with less work a record.
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import os
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
-from pathlib import Path
 from typing import ClassVar, Literal, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array
 from geodp.manifolds import SPD, FlatChart, Grassmann, Hyperbolic, PlanarShapes, Rotations, Sphere
@@ -28,15 +21,14 @@ from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import spectral, symmetric_from_vector, two_sum, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.spd import cholesky, log_of_whitened
+from geodp.solver.compiling import worth_compiled_code
 
-#: Summed without compiled code, a call costs as much as this many further numbers.
-_CALL = 5_000
-#: Loading compiled code from disk takes as long as summing so many numbers without it, on two cores.
-_WORTH_LOADING = 150 * _CALL
-#: So many are worth compiling it, which takes seconds once after installation.
-_WORTH_MAKING = 200 * _CALL
-#: Where a call must not depend on those before it, so many numbers at once are worth compiled code.
-_WORTH_COMPILING = 100_000
+#: Constants of fingerprints. The factors are odd, so that nothing is lost.
+_HALF, _LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
+_MIXING = (np.uint64(0xD6E8FEB86659FD93), np.uint64(0xBF58476D1CE4E5B9))
+_NONE = np.empty(0, dtype=np.uint64)
+
+Words = NDArray[np.uint64]
 
 
 @dataclass(repr=False, eq=False)  # its sums are private, and a scheduler may log the text of what a task was given
@@ -103,6 +95,29 @@ def sum_rounding(mean_length: float) -> float:
     return 2.0 * Pass.BLOCK * EPSILON * mean_length
 
 
+def fingerprint(records: Array, weights: Array | None, keys: Words) -> int:
+    """A sum over the records, modulo ``2^64``, of a keyed hash of each, and of its weight. Any order of records has the same.
+
+    The upper half of a sum of whole numbers below ``2^32`` times keys below ``2^64`` is the same for two given records with
+    probability ``2^-32`` (multilinear hashing). So floats are cut in halves: of a whole one times a key, modulo ``2^64``, the
+    sign would be left and hardly any of the key. The sums are mixed then, because entries could change places between records.
+    """
+    words = as_words(records)
+    hashes = np.einsum("ij,j->i", words >> _HALF, keys[4::2]) + np.einsum("ij,j->i", words & _LOWER, keys[5::2]) + keys[0]
+    if weights is not None:
+        own = weights.view(np.uint64)
+        hashes += (own >> _HALF) * keys[2] + (own & _LOWER) * keys[3]
+    for factor in _MIXING:
+        hashes ^= hashes >> _HALF
+        hashes *= factor
+    return int((hashes ^ (hashes >> _HALF)).sum())
+
+
+def as_words(records: Array) -> Words:
+    """The bits of records, one row each."""
+    return records.reshape(len(records), math.prod(records.shape[1:])).view(np.uint64)
+
+
 HessianKnown = Literal["not at all", "its mean over directions", "in full"]
 
 
@@ -134,6 +149,10 @@ class Evaluator(ABC):
     @abstractmethod
     def step(self, p: Array, log: Array, hessian: Array) -> Array:
         """A step towards the mean, from the mean logarithm and the mean of the passes' Hessians, in coordinates."""
+
+    def fingerprint(self, records: Array, weights: Array | None, keys: Words) -> int:
+        """The :func:`fingerprint` of records, which is the same number for every evaluator."""
+        return fingerprint(records, weights, keys)
 
     def move(self, ball: Ball, p: Array, step: Array) -> Array:
         """The end of a step given in coordinates, moved to the boundary of the ball if it is outside."""
@@ -297,6 +316,11 @@ class CompiledEvaluator(Evaluator):
     @abstractmethod
     def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
         """The pass at ``p``. A finite radius is that of the ball about ``p`` into which the records are clipped in place."""
+
+    def fingerprint(self, records: Array, weights: Array | None, keys: Words) -> int:
+        from geodp.solver import kernels
+
+        return int(kernels.fingerprint(as_words(records), _NONE if weights is None else weights.view(np.uint64), keys))
 
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         return self._run(p, records, weights, math.inf)
@@ -722,78 +746,22 @@ def _rows(records: Array, columns: int) -> Array:
 
 def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
     """The fastest evaluator for so many records (``None``: unknown) of a manifold."""
-    numbers = math.inf if count is None else count * math.prod(manifold.point_shape)
+    compiled = worth_compiled_code(math.inf if count is None else count * math.prod(manifold.point_shape))
     if isinstance(manifold, SPD) and manifold.k > 1:
-        exact: dict[int, tuple[type[_CompiledSPD], str]] = {2: (SPD2, "kernels.spd2"), 3: (SPD3, "kernels.spd3")}
-        kind, kernel = exact.get(manifold.k, (SPDCompiled, "spd_kernel.spd"))
-        return kind(manifold) if worth_compiled_code(kernel, numbers) else SPDLarge(manifold)
+        exact: dict[int, type[Evaluator]] = {2: SPD2, 3: SPD3}
+        return exact.get(manifold.k, SPDCompiled)(manifold) if compiled else SPDLarge(manifold)
     if isinstance(manifold, FlatChart):
         return FlatEvaluator(manifold)
-    if manifold == Sphere(2) and worth_compiled_code("kernels.sphere2", numbers):
+    if compiled and manifold == Sphere(2):
         return Sphere2(manifold)
-    if manifold == Rotations(3) and worth_compiled_code("kernels.rotations3", numbers):
+    if compiled and manifold == Rotations(3):
         return Rotations3(manifold)
-    if isinstance(manifold, Sphere) and manifold.d > 1 and worth_compiled_code("kernels.sphere", numbers):
+    if compiled and isinstance(manifold, Sphere) and manifold.d > 1:
         return SphereLarge(manifold)
-    if isinstance(manifold, Hyperbolic) and manifold.d > 1 and worth_compiled_code("lane_kernels.hyperbolic", numbers):
+    if compiled and isinstance(manifold, Hyperbolic) and manifold.d > 1:
         return HyperbolicCompiled(manifold)
-    if isinstance(manifold, PlanarShapes) and worth_compiled_code("lane_kernels.shapes", numbers):
+    if compiled and isinstance(manifold, PlanarShapes):
         return ShapesCompiled(manifold)
-    if isinstance(manifold, Grassmann) and worth_compiled_code("lane_kernels.subspaces", numbers):
+    if compiled and isinstance(manifold, Grassmann):
         return GrassmannCompiled(manifold)
     return RankOne(manifold) if manifold.rank == 1 and manifold.dim > 1 else GeneralEvaluator(manifold)
-
-
-def worth_compiled_code(kernel: str, numbers: float) -> bool:
-    """Whether to use a compiled loop, such as ``"kernels.spd3"``, for so many numbers.
-
-    The first small calls of a process do without. Depends on public things alone: sizes, and what is on the disk.
-    """
-    if _reproducible.get():
-        return numbers >= _WORTH_COMPILING and _numba_is_there()
-    if not _numba_is_there():
-        return False
-    module, name = kernel.split(".")
-    loaded = sys.modules.get(f"geodp.solver.{module}")
-    if loaded is not None and bool(getattr(getattr(loaded, name, None), "overloads", None)):
-        return True
-    total = _Tally.numbers + numbers + _CALL
-    if total >= _WORTH_MAKING or (total >= _WORTH_LOADING and _is_on_disk(kernel)):
-        return True
-    _Tally.numbers = total
-    return False
-
-
-_reproducible: ContextVar[bool] = ContextVar("reproducible", default=False)
-
-
-@contextmanager
-def reproducible() -> Iterator[None]:
-    """Whether compiled code is used depends on sizes alone, not on what this process did before: the same bits every time."""
-    token = _reproducible.set(True)
-    try:
-        yield
-    finally:
-        _reproducible.reset(token)
-
-
-class _Tally:
-    """The numbers that this process has summed without compiled code."""
-
-    numbers = 0.0
-
-
-@cache
-def _is_on_disk(kernel: str) -> bool:
-    """Whether the loop was compiled before, after its source was last changed: known without numba, which takes long to load."""
-    module, name = kernel.split(".")
-    source, index = Path(__file__).with_name(f"{module}.py"), f"{module}.{name}-*.nbi"
-    asked = os.environ.get("NUMBA_CACHE_DIR")
-    beside = () if asked else (source.parent / "__pycache__").glob(index)
-    found = chain(beside, Path(asked or Path.home() / ".cache" / "numba").glob(f"*/{index}"))
-    return any(each.stat().st_mtime >= source.stat().st_mtime for each in found)
-
-
-@cache
-def _numba_is_there() -> bool:
-    return importlib.util.find_spec("numba") is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from geodp.inputs import Array, as_numpy, refuse_unreadable
 from geodp.manifolds.ball import Ball, checked_ball
@@ -28,14 +27,8 @@ from geodp.records.chunks import (
     slices,
     source_of,
 )
-from geodp.solver.passes import Evaluator, Pass, best_evaluator
+from geodp.solver.passes import Evaluator, Pass, Words, best_evaluator
 
-#: Constants of fingerprints. The factors are odd, so that nothing is lost.
-_HALF, _LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
-_MIXING = (np.uint64(0xD6E8FEB86659FD93), np.uint64(0xBF58476D1CE4E5B9))
-_NONE = np.empty(0, dtype=np.uint64)
-
-Words = NDArray[np.uint64]
 Report = Callable[[int], None]
 
 
@@ -52,7 +45,7 @@ def open_records(x: Any, ball: Ball, weights: ArrayLike | None) -> Records:
 
 @dataclass(frozen=True, repr=False)
 class Reading:
-    """The result of reading records once: the pass over them, and their fingerprint (:func:`fingerprint`)."""
+    """The result of reading records once: the pass over them, and their :func:`geodp.solver.passes.fingerprint`."""
 
     asked: Pass
     mark: int
@@ -111,31 +104,9 @@ class Records(ABC):
         return np.random.default_rng().integers(1 << 64, size=count, dtype=np.uint64)
 
 
-def fingerprint(records: Array, weights: Array | None, keys: Words) -> int:
-    """A sum over the records, modulo ``2^64``, of a keyed hash of each, and of its weight. Any order of records has the same.
-
-    The upper half of a sum of whole numbers below ``2^32`` times keys below ``2^64`` is the same for two given records with
-    probability ``2^-32`` (multilinear hashing). So floats are cut in halves: of a whole one times a key, modulo ``2^64``, the
-    sign would be left and hardly any of the key. The sums are mixed then, because entries could change places between records.
-    """
-    words = records.reshape(len(records), math.prod(records.shape[1:])).view(np.uint64)
-    # the same number in a quarter of the time, if another thread is not just loading it
-    compiled = getattr(sys.modules.get("geodp.solver.kernels"), "fingerprint", None)
-    if compiled is not None:
-        return int(compiled(words, _NONE if weights is None else weights.view(np.uint64), keys))
-    hashes = np.einsum("ij,j->i", words >> _HALF, keys[4::2]) + np.einsum("ij,j->i", words & _LOWER, keys[5::2]) + keys[0]
-    if weights is not None:
-        own = weights.view(np.uint64)
-        hashes += (own >> _HALF) * keys[2] + (own & _LOWER) * keys[3]
-    for factor in _MIXING:
-        hashes ^= hashes >> _HALF
-        hashes *= factor
-    return int((hashes ^ (hashes >> _HALF)).sum())
-
-
 def read_once(evaluator: Evaluator, ball: Ball, p: Array, records: Array, weights: Array | None, keys: Words | None) -> Reading:
     """Clips the records in place and computes their pass at ``p``; with keys also the fingerprint of the records as they were."""
-    mark = 0 if keys is None else fingerprint(records, weights, keys)
+    mark = 0 if keys is None else evaluator.fingerprint(records, weights, keys)
     center = evaluator.clip(ball, records, weights)
     return Reading(center if p is ball.center else evaluator.evaluate(p, records, weights), mark)
 

@@ -59,7 +59,8 @@ from geodp.arithmetic.entropy import Entropy, NotPrivate, OperatingSystem, Tape
 from geodp.arithmetic.intervals import Undecided, coarsely, less, nearest, norm, working_precision
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
-from geodp.noise.exact.radius import RARE, Family, RadialLaw, usual_bits
+from geodp.noise.exact.radius import RARE, RadialLaw, usual_bits
+from geodp.noise.flat import Family
 
 __all__ = [
     "Entropy",
