@@ -171,6 +171,24 @@ def test_people_see_points_and_never_the_coordinates_that_are_kept(manifold: geo
     assert all(manifold.valid(points).all() for points in shown)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("manifold", longer([*FLAT, Poses()], FLAT[3:]), ids=repr)
+def test_records_of_any_values_are_read_without_a_word(manifold: geodp.Manifold) -> None:
+    """Also records with the mark of kept coordinates, which nobody should have; the mean is that of the others."""
+    rng = np.random.default_rng(17)
+    shape = (100, *manifold.point_shape)
+    bad = [size * rng.uniform(-1.0, 1.0, size=shape) for size in (1.79e308, 1e200, 1.0, 1e-320)]
+    bad += [np.full(shape, value) for value in (0.0, -1.0, np.nan, np.inf)]
+    marked = np.concatenate(bad[:3])
+    marked.reshape(len(marked), -1)[:, -1] = 2.0**1000
+    good = random_points(manifold, 200, rng, 0.5)
+    ball = Ball(manifold, manifold.origin, 1.0)
+    for x in (np.concatenate([*bad, good]), np.concatenate([marked, good])):
+        assert manifold.valid(geodp.private_mean(x, ball, epsilon=1.0, coverage=0.1).value)
+        assert manifold.valid(geodp.frechet_means(x, ball, np.arange(len(x)) % 2).points).all()
+        assert float(np.asarray(manifold.dist(manifold.origin, geodp.frechet_mean(x, ball).point))) <= 1.0 + 1e-9
+
+
 # ---------------------------------------------------------------------- compositions
 
 

@@ -337,7 +337,9 @@ def run(
 _NOTHING = (
     "nothing was released or charged, because with this number of records and this privacy the noise would hide all there is"
 )
-_REMEDY = "more records, more privacy to spend or a smaller ball would help; anyway=True (--anyway) releases it nevertheless"
+_REMEDY = (
+    "more records, more privacy to spend or a smaller ball or bound would help; anyway=True (--anyway) releases it nevertheless"
+)
 
 
 def prepay(request: Request, times: int, account: Account, what: str) -> None:

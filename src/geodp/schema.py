@@ -59,7 +59,7 @@ FIELDS: dict[str, tuple[Schema, str]] = {
     "draws": ({"type": "array", "minItems": 1, "items": ARRAY}, "What was drawn, in order; points in row-major order."),
     "center": (ARRAY, "The centre of the public ball."),
     "radius": (POSITIVE, "The radius of the public ball."),
-    "bound": (NONE, "The sensitivity bound of a mean."),
+    "bound": (NONE, "The sensitivity bound of a mean, or the bound on the norm of records of an average."),
     "mechanism": ({"enum": _MECHANISMS}, "Where the noise was added, and its law."),
     "sensitivity": (POSITIVE, "How far one record can move the exact value."),
     "tolerance": (NUMBER, "A bound on the numerical error of the value before noise."),
@@ -88,6 +88,7 @@ FIELDS: dict[str, tuple[Schema, str]] = {
         _object({"name": {"type": "string"}}, {"columns": {"type": "array", "items": {"type": "string"}}}),
         "How the records were written, and the value and centre written like them.",
     ),
+    "norm": (LINE, "What the errors of an average are lengths in: the name of a norm, or geodesic distance."),
     "in_units": (_LENGTHS, "Lengths in the units people use, or the factor by which standard deviations change."),
 }
 
@@ -96,7 +97,7 @@ _ALL = ["geodp", "private", "notion", "cost", "neighbours", "dataset", "charge",
 _ONE = [*_ALL, "numerics", "unit", "n", "manifold", "center", "radius", "draws"]
 _VALUE = [*_ONE, "bound", "mechanism", "sensitivity", "tolerance", "scale", "grid", "projected", "error", "verdict", "value"]
 _PROGRAMS = {"ball": [*_ONE, "steps"], "clusters": [*_ONE, "reach", "rounds", "scale", "centers", "counts"]}
-_OPTIONAL = [*Parameters.__annotations__, "count", "coverage", "coverage_share", "noise_cost", "layout", "in_units"]
+_OPTIONAL = [*Parameters.__annotations__, "count", "coverage", "coverage_share", "noise_cost", "layout", "norm", "in_units"]
 
 _CHARGED = {"oneOf": [{"properties": dict.fromkeys(("dataset", "charge"), kind)} for kind in (NONE, {"not": NONE})]}
 _SIMULATED = {

@@ -28,10 +28,10 @@ from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import Account, AccountOptions, protection, takes
 from geodp.request import Count, Plan, Request
 from geodp.showing import Row, Shown, as_html, table_html
+from geodp.statistics.average import private_average
 from geodp.statistics.covariance import private_covariance
 from geodp.statistics.coverage import private_coverage
 from geodp.statistics.frechet import private_mean
-from geodp.statistics.projected import private_projected_mean
 from geodp.statistics.summary import private_summary
 from geodp.statistics.variance import private_variance
 from geodp.table import TABLE, Entry
@@ -228,7 +228,7 @@ class Session(Shown):
     variance = Method(private_variance)
     covariance = Method(private_covariance)
     coverage = Method(private_coverage)
-    projected_mean = Method(private_projected_mean)
+    average = Method(private_average)
     kmeans = Method(private_kmeans)
 
     if not TYPE_CHECKING:

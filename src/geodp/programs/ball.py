@@ -6,7 +6,7 @@ r"""A ball found privately: where the records are, and how far they spread.
 The search is a chain of releases. Each looks at the records through what the earlier ones released, so their costs add up
 (:func:`geodp.privacy.cost.compose`), and everything decided on the way is a function of public numbers and of earlier releases.
 
-1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.projected`). Elsewhere medians of normal
+1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.average`). Elsewhere medians of normal
    coordinates at the centre of the wide ball, each by the exponential mechanism over the cells of a fine public grid: the error
    in rank grows with the logarithm of the radius over the spread only. If the records are too few for that, one cube of normal
    coordinates, by one exponential mechanism over all cubes of many sizes (:mod:`geodp.programs.cells`): the score of a cube is
@@ -58,8 +58,8 @@ from geodp.release import Options, release, takes
 from geodp.request import Flow, Plan, Program, ProgramPlan, Request, Statistic
 from geodp.showing import Row
 from geodp.solver.mean import means_possible
+from geodp.statistics.average import Average
 from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond, histograms
-from geodp.statistics.projected import ProjectedMean, embedding_of
 
 #: Raises a ``ValueError`` for balls that are of no use. It may depend on public numbers alone.
 Check = Callable[[Ball], None]
@@ -281,7 +281,7 @@ class Search(ProgramPlan):
 
     def _statistic(self, step: Step, center: Array, reach: float, *, final: bool) -> Statistic:
         if step.what == "projected mean":
-            return ProjectedMean(self.manifold)
+            return Average(self.manifold)
         if step.what == "radius":
             return Radius.of(self, step, center, reach, final)
         wide = wide_ball(self.manifold, center, reach)
@@ -348,8 +348,7 @@ def _tells(what: What, privacy: Privacy, manifold: Manifold, n: int, *, first: b
             # in the wide ball its noise is to be small; later any centre is better than a rough one
             return _noise_over_radius(privacy, manifold.dim, n) < (0.125 if first else 0.25)
         case "projected mean":
-            embedding = embedding_of(manifold)
-            return 0.5 * _noise_over_radius(privacy, embedding.dim, n) < 0.25
+            return 0.5 * _noise_over_radius(privacy, Average(manifold).space.dim, n) < 0.25
     return records_to_tell(privacy, n) < 0.5 * n
 
 
@@ -379,7 +378,7 @@ def _cost(what: What, privacy: Privacy, manifold: Manifold) -> Cost:
         case "mean":
             statistic: Any = TangentMean(Ball(manifold, manifold.origin, 1e-3))
         case _:
-            statistic = ProjectedMean(manifold)
+            statistic = Average(manifold)
     # the law is chosen for many records, where no noise is as wide as the ball; then the cost depends on neither
     return Request(statistic, privacy).plan(_MANY).own_cost
 
@@ -435,7 +434,8 @@ def check_start(outer: Ball | Manifold, check: Check = accept_all) -> None:
     if not isinstance(manifold, Manifold):
         raise TypeError(f"outer must be a wide Ball or a compact manifold but is of type {type(outer).__name__}")
     if isinstance(outer, Manifold):
-        embedding_of(outer)  # a sentence for spaces without one
+        if outer.embedding is None:
+            raise ValueError(f"{outer} is not compact: start from a wide ball, such as one of radius=30")
     elif not math.isinf(manifold.injectivity_radius):
         raise ValueError(f"on {manifold} no ball is needed to start from: give the manifold itself")
     center, reach = (outer.center, outer.radius) if isinstance(outer, Ball) else (manifold.origin, math.inf)
