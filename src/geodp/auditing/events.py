@@ -180,7 +180,12 @@ def _entry(i: int, y: Array) -> Array:
 
 
 def _equals(point: Array, y: Array) -> Array:
-    return (y.reshape(len(y), -1) == point.reshape(-1)).all(axis=1).astype(np.float64)
+    return (_flat(y) == point.reshape(-1)).all(axis=1).astype(np.float64)
+
+
+def words(y: Array) -> NDArray[np.uint64]:
+    """The 64 stored bits of every entry, one row an output; bit 0 is the last of the significand."""
+    return _flat(np.ascontiguousarray(y, dtype=np.float64)).view(np.uint64)
 
 
 def _significands(i: int, y: Array) -> tuple[NDArray[np.int64], NDArray[np.intc]]:
@@ -204,9 +209,8 @@ def _last_bits(i: int, y: Array) -> Array:
 
 def fingerprints(y: Array) -> NDArray[np.uint64]:
     """A 64-bit hash of every output: equal for outputs that are equal bit for bit, and hardly ever for others."""
-    words = np.ascontiguousarray(y, dtype=np.float64).reshape(len(y), -1).view(np.uint64)
     total = np.zeros(len(y), dtype=np.uint64)
-    for column in words.T:  # multiply and shift, as splitmix64 does
+    for column in words(y).T:  # multiply and shift, as splitmix64 does
         total = (total ^ column) * np.uint64(0x9E3779B97F4A7C15)
         total ^= total >> np.uint64(29)
     return total
