@@ -145,14 +145,7 @@ class _Goal:
         return min(_possible(needed, self._candidates(example)), key=lambda each: each.size)
 
     def _candidates(self, privacy: Privacy) -> list[Candidate]:
-        asked = [
-            candidate
-            for candidate in candidates(self._bound(2**62), privacy)
-            if self.mechanism in ("auto", candidate.kind) and self.law in (None, candidate.family)
-        ]
-        if not asked:
-            raise ValueError(f"there is no mechanism {self.mechanism!r} with the law {self.law!r}")
-        return asked
+        return candidates(self._bound(2**62), privacy, mechanism=self.mechanism, law=self.law)
 
     def _bound(self, n: int) -> SensitivityBound:
         return Request(self.statistic, PureDP(1.0)).plan(n).bound

@@ -68,17 +68,13 @@ class Event:
 # ------------------------------------------------------------------------------------------ features
 
 
-def features(ball: Ball, means: tuple[Array, Array], noise: Mechanism, kinds: tuple[Kind, ...]) -> dict[str, Feature]:
-    """Features by name. ``means`` are those of the two data sets, ``noise`` is the claimed mechanism.
-
-    Where the privacy loss is constant (on a line, beyond both means) its last digits depend only on the last bits of the
-    output. So features are rounded unless the caller asks for ``bits``.
-    """
-    return features_of_points(ball, means, noise, kinds) | features_of_entries(ball.manifold, noise, kinds)
-
-
 def features_of_points(ball: Ball, means: tuple[Array, Array], noise: Mechanism, kinds: tuple[Kind, ...]) -> dict[str, Feature]:
-    """The features of an output as a whole, about a dozen."""
+    """The features of an output as a whole, by name, about a dozen.
+
+    ``means`` are those of the two data sets, ``noise`` is the claimed mechanism. Where the privacy loss is constant (on a line,
+    beyond both means) its last digits depend only on the last bits of the output. So features are rounded unless the caller asks
+    for ``bits``.
+    """
     manifold = ball.manifold
     found: dict[str, Feature] = {}
     if "law" in kinds:

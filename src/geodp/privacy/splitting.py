@@ -70,21 +70,3 @@ def _times(amount: float, times: int) -> float:
     exact = Decimal(repr(amount)) * times
     found = float(exact)
     return found if Decimal(repr(found)) >= exact else math.nextafter(found, math.inf)
-
-
-def half(privacy: Privacy) -> Privacy:
-    """What each of two releases may spend so that both together stay within an amount of privacy.
-
-    >>> half(ApproximateDP(1.0, 1e-6)).delta < 5.1e-7, half(GaussianDP(1.0)).mu < 0.70711
-    (True, True)
-    """
-    return one_of(privacy, 2)
-
-
-def one_of(privacy: Privacy, releases: int) -> Privacy:
-    """What each of some releases may spend so that all together stay within an amount of privacy.
-
-    >>> one_of(PureDP(1.0), 50).epsilon <= 0.02, one_of(GaussianDP(1.0), 4).mu <= 0.5
-    (True, True)
-    """
-    return share_of(privacy, (1.0 - 1e-12) / releases)  # sums of floats round up
