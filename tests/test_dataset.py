@@ -40,7 +40,7 @@ from geodp import (
 from geodp.inputs import Array
 from geodp.privacy.neighbours import KNOWN, why_not
 from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
-from geodp.privacy.splitting import half, set_aside
+from geodp.privacy.splitting import set_aside, share_of
 from geodp.programs.ball import BallRelease
 from geodp.records.chunks import Stream
 from geodp.records.persons import Persons
@@ -341,7 +341,7 @@ def test_even_no_records_at_all_give_a_release_if_their_number_is_private(manifo
 def test_the_parts_of_privacy_keep_the_whole() -> None:
     for privacy in (PureDP(1.0), ApproximateDP(0.7, 1e-6), ZeroConcentratedDP(0.2), GaussianDP(0.4)):
         parts, rest = set_aside(privacy, [0.1, 0.05])
-        each = half(privacy)
+        each = share_of(privacy, 0.5 * (1.0 - 1e-12))
         match privacy:
             case PureDP():
                 assert sum(Fraction(part.epsilon) for part in (*parts, rest)) <= Fraction(1.0)
