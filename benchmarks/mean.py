@@ -10,8 +10,8 @@ from pyriemann.geometry.mean import mean_riemann
 
 from benchmarks.timing import Cell, Table, best_seconds, bytes_per_second, duration, number, times
 from geodp import SPD, Ball, Manifold, Sphere, frechet_mean
-from geodp.records.chunks import open_records
 from geodp.solver.passes import CompiledEvaluator, Pass, best_evaluator
+from geodp.solver.records import open_records
 from geodp.statistics.spread import Covariance, SecondMoment, Variance
 
 TOLERANCE = 1e-11

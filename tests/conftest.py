@@ -18,6 +18,9 @@ from geodp.solver.passes import reproducible
 
 WORKER, WORKERS = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
+#: A tool of its own: python -m tests.golden.
+collect_ignore = ["golden"]
+
 GOLDEN = 0.5 * (math.sqrt(5.0) - 1.0)
 
 #: What has compiled loops, in an order in which two workers that take turns have about the same to do.

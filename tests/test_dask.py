@@ -252,7 +252,7 @@ def test_the_tree_adds_every_block_once_and_leaves_few(blocks: int, monkeypatch:
     graphs: list[tuple[dict[Any, Any], list[Any]]] = []
     monkeypatch.setattr(geodp.records.dask_arrays, "_compute", lambda graph, keys: graphs.append((graph, keys)) or iter(()))
     x = da.zeros((blocks, 2), chunks=(1, 2))
-    list(geodp.records.dask_arrays._sums(geodp.records.dask_arrays._map_rows(geodp.records.dask_arrays._length, x, None)))
+    list(geodp.records.dask_arrays.sums(geodp.records.dask_arrays.map_rows(geodp.records.dask_arrays._length, x, None)))
     ((graph, keys),) = graphs
     assert len(keys) <= 64
     below, leaves = list(keys), []

@@ -20,8 +20,8 @@ from cases import longer, random_points
 from geodp import SPD, Ball, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, SPDLogEuclidean, Sphere, frechet_mean
 from geodp.inputs import EPSILON
 from geodp.manifolds.functions import vector_from_symmetric
-from geodp.records.chunks import read_block
 from geodp.solver import kernels, lane_kernels, passes, spd_kernel
+from geodp.solver.records import read_block
 
 FAST = [
     (SPD(2), passes.SPD2),

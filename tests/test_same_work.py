@@ -29,6 +29,7 @@ from geodp.inputs import Array
 from geodp.records import chunks
 from geodp.records.persons import open_persons
 from geodp.solver import kernels, passes
+from geodp.solver import records as pass_records
 from geodp.statistics.mean import FrechetMean, least_passes
 from geodp.statistics.spread import FrechetVariance
 
@@ -204,11 +205,11 @@ def test_whoever_writes_to_the_records_between_passes_moves_no_mean(
 def test_no_pass_meets_a_record_outside_the_ball(
     manifold: Manifold, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks.Records, "check_same", lambda *_: None)
+    monkeypatch.setattr(pass_records.Records, "check_same", lambda *_: None)
     ball = ball_of(manifold, 0.5)
     x = inside(ball, 300)
     stored = source_of(kind, x, tmp_path, monkeypatch)
-    records = chunks.open_records(stored, ball, None)
+    records = pass_records.open_records(stored, ball, None)
     for _ in range(3):
         assert records.evaluate(ball.center, lambda _: None).reach <= ball.reach
         stored[:] = far_outside(ball)
@@ -297,9 +298,9 @@ def test_fingerprints_differ_with_every_key(change: Callable[[Array], Array], va
     x = rng.permutation(200).reshape(50, 4).astype(float) if values == "whole numbers" else rng.normal(size=(50, 4))
     for seed in range(300):
         keys = np.random.default_rng(seed).integers(1 << 64, size=12, dtype=np.uint64)
-        mark = chunks.fingerprint(x, None, keys)
-        assert mark != chunks.fingerprint(np.ascontiguousarray(change(x)), None, keys)
-        assert mark == chunks.fingerprint(rng.permutation(x), None, keys)
+        mark = pass_records.fingerprint(x, None, keys)
+        assert mark != pass_records.fingerprint(np.ascontiguousarray(change(x)), None, keys)
+        assert mark == pass_records.fingerprint(rng.permutation(x), None, keys)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -308,10 +309,10 @@ def test_compiled_fingerprints_are_the_same(weighted: bool, monkeypatch: pytest.
     keys = rng.integers(1 << 64, size=22, dtype=np.uint64)
     for count in (0, 1, 7, 1000):
         x, weights = rng.normal(size=(count, 3, 3)), rng.uniform(size=count) if weighted else None
-        compiled = chunks.fingerprint(x, weights, keys)
+        compiled = pass_records.fingerprint(x, weights, keys)
         with monkeypatch.context() as patch:
             patch.delitem(sys.modules, kernels.__name__)
-            assert chunks.fingerprint(x, weights, keys) == compiled
+            assert pass_records.fingerprint(x, weights, keys) == compiled
 
 
 def test_a_reader_that_turns_its_records_around_is_noticed() -> None:

@@ -1,4 +1,4 @@
-"""Records that can be read several times: arrays, memory maps, chunks and Dask arrays behind one contract."""
+"""Reads records a chunk at a time: arrays, memory maps, lists of chunks and functions that return them."""
 
 from __future__ import annotations
 
@@ -6,40 +6,28 @@ import math
 import mmap
 import os
 import sys
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
 from geodp.files import FileError
 from geodp.inputs import Array, as_numpy, is_array_like, refuse_unreadable
-from geodp.manifolds.ball import Ball, checked_ball
 from geodp.manifolds.manifold import Manifold
-from geodp.solver.passes import Evaluator, Pass, Roundings, best_evaluator
 
 #: Bytes of records that each core reads at a time; less if there are too few records for all cores.
-_CHUNK_BYTES, _LEAST_BYTES = 1 << 22, 1 << 18
+_CHUNK_BYTES, LEAST_BYTES = 1 << 22, 1 << 18
 #: A core reads a multiple of this many records at a time, however large they are: compiled loops take as many at once.
 _MULTIPLE = 32
 #: Arrays up to this many bytes are copied and clipped once; larger ones are clipped in every pass. On disk the limit is lower.
 _KEPT_IN_MEMORY, _KEPT_FROM_DISK = 1 << 30, 1 << 26
 
-#: Constants of fingerprints. The factors are odd, so that nothing is lost.
-_HALF, _LOWER = np.uint64(32), np.uint64(0xFFFFFFFF)
-_MIXING = (np.uint64(0xD6E8FEB86659FD93), np.uint64(0xBF58476D1CE4E5B9))
-_NONE = np.empty(0, dtype=np.uint64)
-
-Words = NDArray[np.uint64]
-Report = Callable[[int], None]
 Room = Callable[[tuple[int, ...]], Array]
 A = TypeVar("A")
 B = TypeVar("B")
@@ -47,96 +35,6 @@ B = TypeVar("B")
 
 class RecordsError(ValueError):
     """Records could not be read or summed. The message gives only the kind of the error."""
-
-
-@dataclass(frozen=True, repr=False)
-class Reading:
-    """The result of reading records once: the pass over them, and their fingerprint (:func:`fingerprint`)."""
-
-    asked: Pass
-    mark: int
-
-    def __add__(self, other: Reading) -> Reading:
-        return Reading(self.asked + other.asked, self.mark + other.mark)
-
-
-class Records(ABC):
-    """Private records and their weights (equal if ``None``). A solver sees only one :class:`Pass` at a time."""
-
-    def __init__(self, ball: Ball, weights: Array | None, count: int | None) -> None:
-        self.ball, self.weights, self.count = ball, weights, count
-        self.evaluator = best_evaluator(ball.manifold, count)
-        self._mark: int | None = None
-
-    @abstractmethod
-    def evaluate(self, p: Array, report: Report) -> Pass:
-        """One pass over the clipped records at ``p``; calls ``report`` with the number of records done."""
-
-    def rounding(self, p: Array) -> float:
-        """The mean over the records of what rounding may put between their logarithms at ``p`` and the exact ones: a pass."""
-        usual, self.evaluator = self.evaluator, Roundings(self.ball.manifold)
-        try:
-            with np.errstate(all="ignore"):
-                total = self.evaluate(p, lambda done: None)
-        finally:
-            self.evaluator = usual
-        return total.rounding / (total.count if self.weights is None else 1.0)
-
-    def check_count(self, done: int) -> None:
-        """Checks that every pass sees the same number of records, at least one."""
-        if self.count is not None and done != self.count:
-            raise changed()
-        if done == 0:
-            raise ValueError("the mean needs at least one record but there are 0")
-        if self.weights is not None and done != len(self.weights):
-            raise ValueError(f"there are {len(self.weights)} weights but {done} records")
-        self.count = done
-
-    def check_same(self, mark: int) -> None:
-        """Checks that every pass sees the same records, to the last bit: the mean is then that of one data set.
-
-        To compare sums of the records would not do: other records may have the same sums and another mean.
-        """
-        mark %= 1 << 64
-        if self._mark is None:
-            self._mark = mark
-        if mark != self._mark:
-            raise changed()
-
-    @cached_property
-    def keys(self) -> Words:
-        """The key of the fingerprints of these records, which nobody can know before they are read."""
-        count = 4 + 2 * math.prod(self.ball.manifold.point_shape)
-        return np.random.default_rng().integers(1 << 64, size=count, dtype=np.uint64)
-
-
-def fingerprint(records: Array, weights: Array | None, keys: Words) -> int:
-    """A sum over the records, modulo ``2^64``, of a keyed hash of each, and of its weight. Any order of records has the same.
-
-    The upper half of a sum of whole numbers below ``2^32`` times keys below ``2^64`` is the same for two given records with
-    probability ``2^-32`` (multilinear hashing). So floats are cut in halves: of a whole one times a key, modulo ``2^64``, the
-    sign would be left and hardly any of the key. The sums are mixed then, because entries could change places between records.
-    """
-    words = records.reshape(len(records), math.prod(records.shape[1:])).view(np.uint64)
-    # the same number in a quarter of the time, if another thread is not just loading it
-    compiled = getattr(sys.modules.get("geodp.solver.kernels"), "fingerprint", None)
-    if compiled is not None:
-        return int(compiled(words, _NONE if weights is None else weights.view(np.uint64), keys))
-    hashes = np.einsum("ij,j->i", words >> _HALF, keys[4::2]) + np.einsum("ij,j->i", words & _LOWER, keys[5::2]) + keys[0]
-    if weights is not None:
-        own = weights.view(np.uint64)
-        hashes += (own >> _HALF) * keys[2] + (own & _LOWER) * keys[3]
-    for factor in _MIXING:
-        hashes ^= hashes >> _HALF
-        hashes *= factor
-    return int((hashes ^ (hashes >> _HALF)).sum())
-
-
-def read_once(evaluator: Evaluator, ball: Ball, p: Array, records: Array, weights: Array | None, keys: Words | None) -> Reading:
-    """Clips the records in place and computes their pass at ``p``; with keys also the fingerprint of the records as they were."""
-    mark = 0 if keys is None else fingerprint(records, weights, keys)
-    center = evaluator.clip(ball, records, weights)
-    return Reading(center if p is ball.center else evaluator.evaluate(p, records, weights), mark)
 
 
 def changed() -> RecordsError:
@@ -168,17 +66,6 @@ def hiding_error_text() -> Iterator[None]:
         raise failed(type(error).__name__) from None
 
 
-def open_records(x: Any, ball: Ball, weights: ArrayLike | None) -> Records:
-    """The records of anything that :func:`geodp.frechet_mean` takes."""
-    checked_ball(ball)
-    checked = None if weights is None else _checked_weights(weights)
-    if is_dask(x):
-        from geodp.records.dask_arrays import DaskRecords
-
-        return DaskRecords(x, ball, checked)
-    return ChunkedRecords(x, ball, checked)
-
-
 def count_records(x: Any, manifold: Manifold) -> int:
     """The number of records in ``x``, without looking at their values."""
     if is_dask(x):
@@ -188,7 +75,7 @@ def count_records(x: Any, manifold: Manifold) -> int:
     if isinstance(x, np.ndarray):
         check_shape(x, manifold)
         return len(x)
-    return sum(len(chunk) for chunk in _source(x, manifold)[0]())
+    return sum(len(chunk) for chunk in source_of(x, manifold)[0]())
 
 
 def chunks_of(x: Any, manifold: Manifold, room: Room = np.empty) -> Iterator[Array]:
@@ -231,87 +118,6 @@ def is_dask(x: Any) -> bool:
     return "dask.array" in sys.modules and isinstance(x, sys.modules["dask.array"].Array)
 
 
-class ChunkedRecords(Records):
-    """Records on this machine, a few chunks in memory at a time, on all cores.
-
-    An array that fits is copied, and clipped, in the first pass. Everything else is clipped in every pass.
-    """
-
-    def __init__(self, x: Any, ball: Ball, weights: Array | None) -> None:
-        super().__init__(ball, weights, len(x) if isinstance(x, np.ndarray) else None)
-        self._memory = Memory()
-        self._open, self._may_keep = _source(x, ball.manifold, self._memory.take)
-        self._kept: list[Array] | None = None
-
-    def evaluate(self, p: Array, report: Report) -> Pass:
-        return self._evaluate_again(p, report) if self._kept is None else self._evaluate_kept(p, self._kept, report)
-
-    def _evaluate_again(self, p: Array, report: Report) -> Pass:
-        """Reads and clips every record. So the pass never sees a record outside the ball, even if someone changes the data."""
-        if self._is_small and self._may_keep:
-            for weights, chunk in self._chunks(self._open()):
-                self._kept = [chunk]
-                alone = read_once(self.evaluator, self.ball, p, chunk, weights, None).asked
-            report(alone.count)
-            return alone
-        total: Reading | None = None
-        clipped = []
-        keys = None if self._may_keep else self.keys  # what is kept is not read again
-
-        def work(item: tuple[Array | None, Array]) -> tuple[Reading, Array]:
-            weights, chunk = item
-            return read_once(self.evaluator, self.ball, p, chunk, weights, keys), chunk
-
-        with one_blas_thread():
-            for part, chunk in in_order(pool(os.getpid()), work, self._chunks(self._open())):
-                total = part if total is None else total + part
-                if self._may_keep:
-                    clipped.append(chunk)
-                else:
-                    self._memory.give(chunk)
-                report(total.asked.count)
-        assert total is not None  # empty data are refused earlier
-        if self._may_keep:
-            self._kept = clipped
-        else:
-            self.check_same(total.mark)
-        return total.asked
-
-    def _evaluate_kept(self, p: Array, kept: list[Array], report: Report) -> Pass:
-        if len(kept) == 1:
-            alone = self.evaluator.evaluate(p, kept[0], self.weights)
-            report(alone.count)
-            return alone
-        total = Pass.zero(self.ball.manifold)
-
-        def work(item: tuple[Array | None, Array]) -> Pass:
-            return self.evaluator.evaluate(p, item[1], item[0])
-
-        with one_blas_thread():
-            for part in in_order(pool(os.getpid()), work, self._chunks(iter(kept))):
-                total = total + part
-                report(total.count)
-        return total
-
-    @property
-    def _is_small(self) -> bool:
-        """Whether there is only one chunk, which needs no threads."""
-        return self.count is not None and 8 * self.count * math.prod(self.ball.manifold.point_shape) <= _LEAST_BYTES
-
-    def _chunks(self, chunks: Iterator[Array]) -> Iterator[tuple[Array | None, Array]]:
-        """Weights and records, a chunk at a time."""
-        done = 0
-        for chunk in chunks:
-            end = done + len(chunk)
-            if self.count is not None and end > self.count:
-                raise changed()
-            if self.weights is not None and end > len(self.weights):
-                raise ValueError(f"there are {len(self.weights)} weights but at least {end} records")
-            yield (None if self.weights is None else self.weights[done:end]), chunk
-            done = end
-        self.check_count(done)
-
-
 class Memory:
     """Reuses the memory of chunks, because allocating it takes longer than computing with it."""
 
@@ -328,7 +134,7 @@ class Memory:
         self._free.append(chunk.base)
 
 
-def _source(x: Any, manifold: Manifold, room: Room = np.empty) -> tuple[Callable[[], Iterator[Array]], bool]:
+def source_of(x: Any, manifold: Manifold, room: Room = np.empty) -> tuple[Callable[[], Iterator[Array]], bool]:
     """A function that copies the chunks of ``x`` again, to ``room``, and whether clipped chunks may be kept in memory."""
     _refuse(x)
     chunks = _chunks_of(x, manifold)
@@ -399,8 +205,8 @@ def _split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Ar
         check_shape(array, manifold)
         whole = len(array) * record
         # two chunks a core, so that none waits long for the other; of few records one, which costs less
-        parts = cores() if whole <= 4 * cores() * _LEAST_BYTES else 2 * cores()
-        share = min(max(whole // parts + 1, _LEAST_BYTES), _CHUNK_BYTES)
+        parts = cores() if whole <= 4 * cores() * LEAST_BYTES else 2 * cores()
+        share = min(max(whole // parts + 1, LEAST_BYTES), _CHUNK_BYTES)
         yield from slices(array, -(-share // (record * _MULTIPLE)) * _MULTIPLE, room)
 
 
@@ -429,21 +235,6 @@ def slices(array: Array, rows: int, room: Room = np.empty) -> Iterator[Array]:
         yield records
 
 
-def read_block(evaluator: Evaluator, ball: Ball, p: Array, block: Any, weights: Array | None, keys: Words) -> Reading:
-    """Reads a block in memory, on one core, in slices that fit the cache."""
-    check_shape(block, ball.manifold)
-    if weights is not None and len(weights) != len(block):  # compiled code would read past the end
-        raise ValueError(f"a block holds {len(block)} records but was declared to hold {len(weights)}")
-    rows = max(Pass.BLOCK, _LEAST_BYTES // (8 * math.prod(ball.manifold.point_shape)))
-    total, done = Reading(Pass.zero(ball.manifold), 0), 0
-    with one_blas_thread():
-        for records in slices(block, rows):
-            part = None if weights is None else weights[done : done + len(records)]
-            total = total + read_once(evaluator, ball, p, records, part, keys)
-            done += len(records)
-    return total
-
-
 def check_shape(array: Any, manifold: Manifold) -> None:
     refuse_unreadable(array, "x")
     if array.ndim != len(manifold.point_shape) + 1 or tuple(array.shape[1:]) != manifold.point_shape:
@@ -452,20 +243,6 @@ def check_shape(array: Any, manifold: Manifold) -> None:
         hint = f": if its rows are records, say how with layout=, {' or '.join(rows)}" if rows else ""
         raise ValueError(f"x has shape {array.shape}, but records of {manifold} have shape ({expected}){hint}")
     manifold.read(np.empty((0, *manifold.point_shape), dtype=array.dtype), "x")
-
-
-def _checked_weights(weights: ArrayLike) -> Array:
-    refuse_unreadable(weights, "weights")
-    try:
-        array = np.asarray(as_numpy(weights), dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.full(1, np.nan)
-    if array.ndim != 1:
-        raise ValueError(f"the weights have shape {array.shape} but must have shape (n,)")
-    if not (np.isfinite(array).all() and (array >= 0.0).all() and (array > 0.0).any()):
-        raise ValueError("the weights must be finite and non-negative, with a positive sum")
-    array = array / array.max()  # keeps the sum finite
-    return array / array.sum()
 
 
 def one_blas_thread() -> Any:

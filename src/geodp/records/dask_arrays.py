@@ -1,9 +1,4 @@
-"""Records in a Dask array: one map-reduce over its blocks for each pass.
-
-Workers read, clip and sum their blocks where the blocks are. They receive the point and send back one :class:`Pass` for each
-group of blocks. Sums keep track of their rounding error at every level of the reduction, so the error bound of the mean does
-not grow with the number of blocks. If a worker is lost, another reads its blocks again: the same blocks give the same pass.
-"""
+"""Sums over the blocks of a Dask array, computed by the workers where the blocks are."""
 
 from __future__ import annotations
 
@@ -21,59 +16,32 @@ from dask.base import get_scheduler
 from numpy.typing import NDArray
 
 from geodp.inputs import Array
-from geodp.manifolds.ball import Ball
 from geodp.manifolds.manifold import Manifold
-from geodp.records.chunks import Reading, Records, Report, Words, check_shape, failed, hiding_error_text, read_block, slices
-from geodp.solver.passes import Evaluator, Pass
+from geodp.records.chunks import LEAST_BYTES, check_shape, failed, hiding_error_text, slices
 
 #: The number of passes that one task adds up.
 _FAN_IN = 16
 #: The number of sums that the caller adds up itself, reporting progress as they arrive.
 _ENOUGH = 64
+#: The fewest rows that a worker converts at a time.
+_LEAST_ROWS = 256
 #: How often a failed task, such as a read over the network, is tried again.
 _RETRIES = 3
-
-
-class DaskRecords(Records):
-    """Records in the blocks of a Dask array, which may be larger than memory. They must be the same in every pass."""
-
-    def __init__(self, x: da.Array, ball: Ball, weights: Array | None) -> None:
-        check_shape(x, ball.manifold)
-        known = not math.isnan(x.shape[0])
-        super().__init__(ball, weights, int(x.shape[0]) if known else None)
-        self._x = x.rechunk(dict.fromkeys(range(1, x.ndim), -1))
-        if weights is not None and not known:
-            raise ValueError("with weights the sizes of the blocks must be known: call x.compute_chunk_sizes() first")
-        if weights is not None and len(weights) != x.shape[0]:
-            raise ValueError(f"there are {len(weights)} weights but {x.shape[0]} records")
-        self._weights = None if weights is None else da.from_array(weights, chunks=(x.chunks[0],), name=False)
-
-    def evaluate(self, p: Array, report: Report) -> Pass:
-        parts = _map_rows(_BlockPass(self.ball, p, type(self.evaluator), self.keys), self._x, self._weights)
-        total = Reading(Pass.zero(self.ball.manifold), 0)
-        for part in _sums(parts):
-            if isinstance(part, str):
-                raise failed(part)
-            total = total + part
-            report(total.asked.count)
-        self.check_count(total.asked.count)
-        self.check_same(total.mark)
-        return total.asked
 
 
 def count_rows(x: da.Array, manifold: Manifold) -> int:
     check_shape(x, manifold)
     if not math.isnan(x.shape[0]):
         return int(x.shape[0])
-    parts = _map_rows(_length, x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)
-    return int(sum(_sums(parts)))
+    parts = map_rows(_length, x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)
+    return int(sum(sums(parts)))
 
 
 def sum_rows(x: da.Array, manifold: Manifold, summand: Callable[[Array], Any]) -> Any:
     """The sum of ``summand(block)`` over the blocks of rows."""
     check_shape(x, manifold)
     total: Any = 0
-    for part in _sums(_map_rows(_BlockSum(summand, manifold), x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)):
+    for part in sums(map_rows(_BlockSum(summand, manifold), x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)):
         if isinstance(part, str):
             raise failed(part)
         total = total + part
@@ -89,19 +57,19 @@ class _BlockSum:
     def __call__(self, block: Array) -> NDArray[Any]:
         try:
             check_shape(block, self._manifold)
-            rows = max(Pass.BLOCK, (1 << 18) // (8 * math.prod(self._manifold.point_shape)))
+            rows = max(_LEAST_ROWS, LEAST_BYTES // (8 * math.prod(self._manifold.point_shape)))
             with np.errstate(all="ignore"):
-                return _boxed(sum(self._summand(records) for records in slices(block, rows)))
+                return boxed(sum(self._summand(records) for records in slices(block, rows)))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # Dask would log its text, and the records with it
-            return _boxed(type(error).__name__)
+            return boxed(type(error).__name__)
 
     def __repr__(self) -> str:
         return "a sum over a block"
 
 
-def _map_rows(function: Any, x: da.Array, weights: da.Array | None) -> da.Array:
+def map_rows(function: Any, x: da.Array, weights: da.Array | None) -> da.Array:
     """One object for each block of rows. Dask fuses this with the operation that makes the block, so no block is kept."""
     axes = tuple(range(x.ndim))
     more = () if weights is None else (weights, (0,))
@@ -118,39 +86,16 @@ def _one(_: int) -> int:
 
 
 def _length(block: Array) -> NDArray[Any]:
-    return _boxed(len(block))
+    return boxed(len(block))
 
 
-class _BlockPass:
-    """The pass over a block at a point. The point depends on the data, so ``repr``, which Dask may log, does not show it."""
-
-    def __init__(self, ball: Ball, p: Array, kind: type[Evaluator], keys: Words) -> None:
-        # all workers must use the same kind, because their sums are added
-        self._ball, self._p, self._kind, self._keys = ball, p, kind, keys
-
-    def __call__(self, block: Array, weights: Array | None = None) -> NDArray[Any]:
-        ball = self._ball
-        p = (
-            ball.center if np.array_equal(self._p, ball.center) else self._p
-        )  # evaluators test by identity whether it is the centre
-        try:
-            return _boxed(read_block(self._kind(ball.manifold), ball, p, block, weights, self._keys))
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # Dask would log its text, and the records with it
-            return _boxed(type(error).__name__)
-
-    def __repr__(self) -> str:
-        return "a pass over a block"
-
-
-def _boxed(value: object) -> NDArray[Any]:
+def boxed(value: object) -> NDArray[Any]:
     box = np.empty(1, dtype=object)
     box[0] = value
     return box
 
 
-def _sums(parts: da.Array) -> Iterator[Any]:
+def sums(parts: da.Array) -> Iterator[Any]:
     """Adds :data:`_FAN_IN` parts at a time, and their sums again, until few are left; yields those in order as they arrive."""
     (parts,) = dask.optimize(parts)
     graph, keys, name = dict(parts.__dask_graph__()), list(parts.__dask_keys__()), f"geodp-sum-{uuid4().hex}"

@@ -45,7 +45,7 @@ _FIRST, _SECOND = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xBF58476D1CE4E5B9)
 
 @compiled
 def fingerprint(words: NDArray[np.uint64], weights: NDArray[np.uint64], keys: NDArray[np.uint64]) -> np.uint64:
-    """The fingerprint of records, as :func:`geodp.records.chunks.fingerprint` defines it; ``weights`` may be empty."""
+    """The fingerprint of records, as :func:`geodp.solver.records.fingerprint` defines it; ``weights`` may be empty."""
     total = np.uint64(0)
     for i in range(len(words)):
         value = keys[0]

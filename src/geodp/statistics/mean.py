@@ -14,11 +14,11 @@ from geodp.inputs import EPSILON, SHORTEST, Array, moderate_length, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.progress import Progress, followed
-from geodp.records.chunks import Records, open_records
 from geodp.records.persons import Indices, Persons
 from geodp.records.sources import Columns, load
 from geodp.solver.groups import GroupEvaluator, best_group_evaluator
 from geodp.solver.passes import HessianKnown, Pass, sum_rounding
+from geodp.solver.records import Records, open_records
 from geodp.statistics.secants import MEMORY, accelerated
 from geodp.statistics.sensitivity import Bound, sensitivity
 
