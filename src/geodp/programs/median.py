@@ -17,8 +17,9 @@ be chosen as one goes, because their sum never exceeds a total fixed beforehand 
 2022; Rogers et al. 2016). A choice of a scale is an exponential mechanism (:func:`closeness`), and a start is a projected mean
 with noise: both cost what they say. Everything else is computed from public numbers and answers. QED
 
-A record that is invalid, or has no logarithm, counts as 0. Curvature and the accuracy of logarithms matter for the error only. With several records a person,
-average the rows of each, put the averages on the grid again, and let ``n`` be the number of persons.
+A record that is invalid, or has no logarithm, counts as 0. Curvature and the accuracy of logarithms matter for the error only.
+With several records a person, average the rows of each, put the averages on the grid again, and let ``n`` be the number of
+persons.
 """
 
 from __future__ import annotations
