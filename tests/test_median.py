@@ -324,6 +324,29 @@ def test_outliers_hardly_move_it() -> None:
     assert np.median(errors) < 0.2
 
 
+def test_a_wider_threshold_is_nearer_to_the_mean_of_skewed_records() -> None:
+    manifold, n = Euclidean(3), 3000
+    errors: dict[float, list[float]] = {1.0: [], 3.0: []}
+    for threshold, found in errors.items():
+        for seed in range(9):
+            rng = np.random.default_rng(seed)
+            x = rng.standard_normal((n, 3)) + 5.0
+            x[:, 0] += 2.0 * rng.exponential(size=n)
+            descent = Descent(Ball(manifold, np.zeros(3), 100.0), n, 0.0244, pure=False, threshold=threshold)
+            result, _ = play(descent, x, rng)
+            assert result.arrived
+            found.append(float(np.linalg.norm(result.point - x.mean(axis=0))))
+    assert np.median(errors[3.0]) < 0.6 * np.median(errors[1.0])
+
+
+def test_invalid_records_alone_are_nowhere() -> None:
+    manifold, n = SPD(3), 300
+    x = np.full((n, 3, 3), np.nan)
+    for seed in range(10):
+        descent = Descent(Ball(manifold, np.eye(3), 30.0), n, 0.0244, pure=False)
+        assert not play(descent, x, np.random.default_rng(seed))[0].arrived
+
+
 def huber(manifold: Manifold, x: Array, h: float, guess: Array) -> Array:
     """The Huber location of the records, by Weiszfeld's iteration."""
     for _ in range(40):

@@ -14,9 +14,12 @@ Gaussian privacy: the squares of mu add up to twice that), Laplace noise in epsi
 threshold and cost are constants. Each row is a function of one record alone, whatever the manifold, and has length at most 1
 (:func:`on_grid`), so replacing a record moves the sum by at most 2; opposite records beyond the threshold reach this. Costs may
 be chosen as one goes, because their sum never exceeds a total fixed beforehand (Feldman and Zrnic 2021; Smith and Thakurta
-2022; Rogers et al. 2016). Everything else is computed from public numbers and answers. QED A record that is invalid, or has no
-logarithm, counts as 0. Curvature and the accuracy of logarithms matter for the error only. With several records a person,
-average the rows of each, put the averages on the grid again, and let ``n`` be the number of persons.
+2022; Rogers et al. 2016). A choice of a scale is an exponential mechanism (:func:`closeness`), and a start is a projected mean
+with noise: both cost what they say. Everything else is computed from public numbers and answers. QED
+
+A record that is invalid, or has no logarithm, counts as 0. Curvature and the accuracy of logarithms matter for the error only.
+With several records a person, average the rows of each, put the averages on the grid again, and let ``n`` be the number of
+persons.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ _NOISE = (0.45, 0.7)
 _MOST_DEVIATION = 0.25
 #: After each round among the records the next one costs so many times as much, with Laplace and with Gaussian noise.
 _GROWTH = (2.0, 1.6)
+#: A wider threshold waits for a round of so much of the budget.
+_SETTLED = 0.1
 #: Part of the budget that the way may take if records are to be enough, and part of the rest that counts in the result.
 _WAY, _COUNTS = (0.65, 0.4), (0.6, 1.0)
 #: Thresholds are not below this part of the first one.
@@ -227,7 +232,7 @@ class Shape:
         return float(weights @ np.where(t < 1.0, 1.0, (1.0 - 1.0 / self.dim) / t))
 
 
-shape = lru_cache(maxsize=64)(Shape)
+standard = lru_cache(maxsize=64)(Shape)
 
 
 @final
@@ -258,12 +263,6 @@ class Answer:
         """Whether this point is more likely among the records than far from them."""
         return self.concentration < 0.5
 
-    @property
-    def shows_arrival(self) -> bool:
-        """Whether the noise would hardly say so far from them."""
-        far = math.sqrt(4.0 * self.deviation**2 + 2.0 * len(self.value) * self.deviation**4)  # standard deviation there
-        return self.concentration < min(0.5, 1.0 - 2.0 * far)
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -285,7 +284,11 @@ class Median:
 
     @property
     def arrived(self) -> bool:
-        return self.last.shows_arrival
+        """Whether the last answer is that of a point among the records, and noise far from them would hardly give such a one."""
+        last, nearness = self.last, self.descent.shape.nearness
+        far = math.sqrt(4.0 * last.deviation**2 + 2.0 * len(last.value) * last.deviation**4)  # its standard deviation there
+        concentrated = last.concentration >= min(0.5 * (1.0 + nearness**2), 1.0 - 2.0 * far)
+        return not concentrated and last.nearness > 0.5 * nearness
 
     def error_quantile(self, q: float = 0.95) -> float:
         """*Approximate*: the distance from the Huber location of the records is above this with probability ``1 - q``.
@@ -339,7 +342,8 @@ class Descent:
 
     *The result* is the mean of the points proposed since then, with weights ``1/(noise^2 + (step/3)^2)``.
 
-    ``threshold`` is that of the Huber location in median distances: larger ones are nearer to the mean, and less robust.
+    ``threshold`` is that of the Huber location in median distances: 2 or 3 are nearer to the mean, and less robust. Others than
+    1 are used in the last round alone, which then decides by itself.
     ``guarantee`` is the part of the budget for a last gradient at the result, for :meth:`Median.guaranteed`.
     ``sensitivity`` is 2 for replacing a record, and 1 if ``n`` was itself released.
     """
@@ -358,7 +362,7 @@ class Descent:
 
     @property
     def shape(self) -> Shape:
-        return shape(self.manifold.dim, self.threshold)
+        return standard(self.manifold.dim, self.threshold)
 
     def deviation(self, cost: float) -> float:
         """Standard deviation of each number of an answer to a gradient of this cost."""
@@ -418,11 +422,13 @@ class Descent:
             point, h = (yield Start(_START * self.budget)), 0.25 * self.manifold.diameter
             left -= _START * self.budget
         least, cost = _FINEST * h, self.walking_cost
-        shape, root = self.shape, math.sqrt(self.manifold.dim)
-        proposals, last = _Proposals(self), False
+        wide, root, growth = self.threshold != 1.0, math.sqrt(self.manifold.dim), _GROWTH[not self.pure]
+        proposals, last, shape = _Proposals(self), False, standard(self.manifold.dim, 1.0)
         while not last:
-            last = left < 2.0 * cost or not left > cost * (1.0 + _GROWTH[not self.pure])
-            cost = left if last else cost
+            last = left <= (1.0 + growth) * cost or (wide and cost > _SETTLED * self.budget)
+            if last:
+                cost, shape, h = left, self.shape, h * self.threshold
+                proposals = _Proposals(self) if wide else proposals
             answer = Answer(point, h, (yield Gradient(point, h, cost)), self.deviation(cost))
             left -= cost
             among, noise = answer.is_among or last, answer.deviation * root
@@ -431,16 +437,16 @@ class Descent:
             point = self.move(point, step * gradient)
             if among:
                 proposals.add(point, step * noise, step * float(np.linalg.norm(gradient)))
-                cost *= _GROWTH[not self.pure]
+                cost *= growth
             else:
                 proposals, cost = _Proposals(self), self.walking_cost
             target = shape.nearness if among else 0.0
             h = max(h * math.exp(target - min(max(answer.nearness, -0.2), 1.0)), least)
-        check = None
+        scale, check = h / self.threshold, None
         if self.guarantee > 0.0:
-            point, wide, cost = proposals.point, 2.0 * h, self.guarantee * self.budget
-            check = Answer(point, wide, (yield Check(point, wide, cost)), self.deviation(cost))
-        return Median(proposals.point, h / self.threshold, proposals.noise, proposals.bias, answer, check, self)
+            point, h, cost = proposals.point, 2.0 * h, self.guarantee * self.budget
+            check = Answer(point, h, (yield Check(point, h, cost)), self.deviation(cost))
+        return Median(proposals.point, scale, proposals.noise, proposals.bias, answer, check, self)
 
     def _stride(self, h: float, noise: float) -> float:
         stride = h / (1.0 + noise**2)
