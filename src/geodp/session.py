@@ -24,6 +24,7 @@ from geodp.privacy.ledger import Budget, Charge, EpsilonDelta, Ledger
 from geodp.programs.ball import BallRelease, private_ball
 from geodp.programs.chain import ChainPlan, plan_chain
 from geodp.programs.kmeans import KMeansRelease
+from geodp.programs.median import MedianRelease, private_median
 from geodp.receipt import GroupedRelease, Release
 from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import Account, protection
@@ -37,7 +38,7 @@ from geodp.statistics.summary import private_summary
 from geodp.statistics.variance import private_variance
 
 #: A release of any kind, as a file may hold one.
-AnyRelease = BallRelease | GroupedRelease | KMeansRelease | Release
+AnyRelease = BallRelease | GroupedRelease | KMeansRelease | MedianRelease | Release
 #: What receipts call the data set of a session without a ledger.
 UNKEPT = "this session only"
 
@@ -171,6 +172,10 @@ class Session(Shown):
     def mean(self, *privacy: float, ball: Ball | None = None, **options: Any) -> Any:
         """:func:`geodp.private_mean`."""
         return self._charged(private_mean, self.data, self._in(ball), privacy, options)
+
+    def median(self, *privacy: float, radius: float | None = None, center: ArrayLike | None = None, **options: Any) -> Any:
+        """:func:`geodp.private_median`, which needs no ball: from a wide ``radius`` about a public centre, or from nothing."""
+        return self._charged(private_median, self.data, self._outer(radius, center), privacy, options)
 
     def variance(self, *privacy: float, ball: Ball | None = None, **options: Any) -> Any:
         """:func:`geodp.private_variance`."""
@@ -309,5 +314,10 @@ def release_from_json(text: str) -> AnyRelease:
         raise ValueError("this file is not a receipt of geodp: give one that geodp mean --out or to_json wrote")
     if "estimator" in stored:
         raise ValueError("this is the receipt of a fit, of several releases: give one of them, or --verify it")
-    kinds: dict[Any, type[AnyRelease]] = {"ball": BallRelease, "groups": GroupedRelease, "clusters": KMeansRelease}
+    kinds: dict[Any, type[AnyRelease]] = {
+        "ball": BallRelease,
+        "clusters": KMeansRelease,
+        "groups": GroupedRelease,
+        "median": MedianRelease,
+    }
     return kinds.get(stored.get("summary"), Release).from_json(text)

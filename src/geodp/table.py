@@ -87,6 +87,19 @@ add(
         opendp="frechet_mean",
     ),
     Entry(
+        "median",
+        "geodp.programs.median",
+        "start",
+        """Release the median of a file of records: a robust centre that needs no ball, and few records.
+
+        Example: **geodp median tensors.csv --manifold "SPD(3)" --epsilon 1 --delta 1e-6**
+
+        On spaces without positive curvature it starts from a ball of radius 30 about the origin, unless you give --radius and
+        --center. The error bar is approximate; --guaranteed spends 15% of the privacy on one that always holds.
+        """,
+        opendp="median",
+    ),
+    Entry(
         "coverage",
         "geodp.statistics.coverage",
         "ball",

@@ -16,7 +16,7 @@ import pytest
 
 from geodp import HPD, SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, Sphere, Torus
 from geodp.inputs import Array
-from geodp.programs.median import (
+from geodp.programs.descent import (
     MOST_REQUESTS,
     Check,
     Descent,
