@@ -4,8 +4,8 @@ r"""The private median of records, or a Huber location nearer to their mean: a c
 way. *Private*: the records. *Neighbours*: data sets of the same size that differ by replacing one record; with ``unit`` all
 records of one person.
 
-*Theorem.* :class:`geodp.programs.descent.Descent` asks for sums of vectors and for choices of a radius, each at a cost of its own,
-which may depend on earlier answers. A sum (:class:`MedianGradient`) has sensitivity 2 and gets Laplace or Gaussian noise in
+*Theorem.* :class:`geodp.programs.descent.Descent` asks for sums of vectors and for choices of a radius, each at a cost of its
+own, which may depend on earlier answers. A sum (:class:`MedianGradient`) has sensitivity 2 and gets Laplace or Gaussian noise in
 ``R^(d+1)``; a choice (:class:`MedianScale`) is an exponential mechanism; the start on a compact space is a projected mean with
 noise. With Laplace noise the pure epsilons of all steps add up to at most a total ``e`` that is fixed beforehand, so the whole
 transcript is ``e``-private (Rogers et al. 2016). Otherwise every step has Gaussian noise, the squares of their mus add up to at
@@ -63,7 +63,7 @@ _TYPICAL = 1.0 / 30.0
 
 @final
 @dataclass(frozen=True, eq=False)
-class MedianGradient(Statistic):
+class MedianGradient(Statistic, step=True):
     """The sum of the rows of all records at a point: directions to them, and how near they are.
 
     *Sensitivity* 2: each row is a function of one record, of length at most 1, on a grid on which sums are exact
@@ -99,7 +99,7 @@ def _exact_sum(n: int, rows: Array) -> Array:
 
 @final
 @dataclass(frozen=True, eq=False)
-class MedianScale(Statistic):
+class MedianScale(Statistic, step=True):
     """How far records are from a point: a radius, by an exponential mechanism with whole scores of sensitivity 1."""
 
     domain: Manifold
@@ -154,8 +154,9 @@ def descents(
 
 def descend(plan: ProgramPlan, descent: Descent, total: Cost) -> Generator[tuple[Plan, ...], list[Array], Found]:
     """The flow of a descent as a part of a program: it yields what is to be drawn, and returns what was found."""
-    manifold, run, steps = descent.manifold, descent.run(), []
+    manifold, run = descent.manifold, descent.run()
     answer, spent = None, Fraction(0)
+    steps: list[str] = []
     while True:
         try:
             asked: Request = run.send(answer)
@@ -402,7 +403,9 @@ class GroupedMedianOptions(MedianOptions, GroupedOptions, total=False):
 
 
 @overload
-def private_median(x: Any, place: Ball | Manifold, epsilon: float | None = None, **options: Unpack[MedianOptions]) -> MedianRelease: ...
+def private_median(
+    x: Any, place: Ball | Manifold, epsilon: float | None = None, **options: Unpack[MedianOptions]
+) -> MedianRelease: ...
 
 
 @overload
