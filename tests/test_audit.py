@@ -382,7 +382,7 @@ def test_sabotage_of_the_release_itself_is_convicted(path: mechanisms.DrawPath, 
         noise = choose(given, *rest)
         return replace(noise, scale=0.3 * noise.scale)
 
-    monkeypatch.setattr("geodp.measurement.choose", sabotaged)
+    monkeypatch.setattr("geodp.request.choose", sabotaged)
     assert not audit(CAP.ball, CAP.n, CAP.epsilon, draws=1000, seed=1, path=path, processes=1).consistent
 
 

@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from cases import MANIFOLDS, longer, random_points
+from geodp.statistics.mean import FrechetMean
 from pyriemann.geometry.distance import distance_logchol
 from pyriemann.geometry.mean import mean_logchol
 from scipy.spatial.transform import Rotation
@@ -21,7 +22,6 @@ from geodp import Ball, Correlation, Euclidean, Poses, Product, Rotations, Simpl
 from geodp.inputs import Array
 from geodp.manifolds import FlatChart
 from geodp.noise import exact
-from geodp.statistics.mean import FrechetMean
 
 FLAT = [manifold for manifold in MANIFOLDS if isinstance(manifold, FlatChart)]
 
@@ -81,8 +81,12 @@ def test_the_way_back_works_for_hundreds_of_variables(k: int) -> None:
 
 def test_the_way_back_ends_whatever_the_numbers_are() -> None:
     rng = np.random.default_rng(1)
-    for k, size in ((2, 1e3), (5, 1e6), (20, 50.0)):
-        assert Correlation(k).valid(Correlation(k).from_chart(size * rng.normal(size=k * (k - 1) // 2)))
+    for k in (2, 5, 20):
+        for size in (3.0, 30.0, 1e3, 1e300):
+            assert Correlation(k).valid(Correlation(k).from_chart(size * rng.normal(size=k * (k - 1) // 2)))
+    x = np.array([np.corrcoef(rng.normal(size=(40, 30))) for _ in range(20)])
+    release = geodp.private_mean(x, Ball(Correlation(40, shrink=0.1), np.eye(40), 10.0), epsilon=0.01)  # noise of length 8e5
+    assert Correlation(40, shrink=0.1).valid(release.value)
 
 
 def test_distances_do_not_depend_on_the_order_of_the_variables() -> None:

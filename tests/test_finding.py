@@ -511,7 +511,7 @@ def test_bad_input_gets_one_sentence() -> None:
         private_ball(x, 30.0, epsilon=1.0)
     with pytest.raises(ValueError, match="exactly one of epsilon"):
         private_ball(x, Sphere(2))
-    with pytest.raises(ValueError, match="this is not the JSON text of a ball"):
+    with pytest.raises(ValueError, match="this is not the JSON text of a release"):
         BallRelease.from_json(json.dumps({"summary": "ball"}))
 
 

@@ -75,7 +75,7 @@ def test_on_a_line_of_large_numbers_the_mean_converges() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         x = rng.choice([-1.0, 1.0], size=(50, 1)) * 10.0 ** rng.uniform(90.0, 100.0, size=(50, 1))
-        assert frechet_mean(x, ball).iterations < 10
+        assert frechet_mean(x, ball).iterations < 13
 
 
 def test_a_centre_past_what_squares_hold_is_refused() -> None:

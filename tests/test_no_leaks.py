@@ -195,13 +195,13 @@ def test_no_failure_of_the_ledger_quotes_a_record(tmp_path: Path, listening: Lis
     assert listening(spend) is not None
 
 
-DRAWS = ["release._drawn", "noise.exact.sample", "noise.tangent.TangentMechanism.coordinates"]
+DRAWS = ["release._draw", "noise.exact.sample", "noise.tangent.TangentMechanism.coordinates"]
 
 
 @pytest.mark.parametrize(
     ("place", "kind"),
     [
-        ("statistics.mean.Mean.compute", RuntimeError),
+        ("statistics.frechet.Mean.compute", RuntimeError),
         *((place, kind) for place in DRAWS for kind in (RuntimeError, ValueError)),
     ],
 )

@@ -382,3 +382,158 @@ def test_public_labels_of_two_kinds_say_what_is_wrong() -> None:
     with pytest.raises(ValueError, match="some labels in by are texts and others are numbers"):
         private_mean(np.zeros((4, 1)), BALL, 1.0, by=[1, "b", 1, "b"])
     assert len(private_mean(np.zeros((4, 1)), BALL, 1.0, by=[1, "b", 1, "b"], groups=[1, "b"])) == 2
+
+
+# ---------------------------------------------------------------------- persons in several groups
+
+#: Ten persons, each with two records in each of four regions.
+OVERLAP: dict[str, Any] = {"unit": np.repeat(np.arange(10), 8), "by": np.tile(np.repeat(list("wxyz"), 2), 10)}
+SPREAD = np.linspace(-0.9, 0.9, 80)[:, None]
+
+
+def test_persons_in_several_groups_are_refused_and_offered_the_right_way() -> None:
+    with pytest.raises(ValueError, match=r"unit_in='all groups' \(--unit-in\), which divides the privacy over the groups$"):
+        private_mean(SPREAD, BALL, 1.0, **OVERLAP)
+    with pytest.raises(ValueError, match="unit_in must be 'one group' or 'all groups' but is 'some'"):
+        private_mean(SPREAD, BALL, 1.0, **OVERLAP, unit_in="some")
+    with pytest.raises(ValueError, match="unit_in says how many groups a person may be in: give unit and by too"):
+        private_mean(SPREAD, BALL, 1.0, by=OVERLAP["by"], unit_in="all groups")
+
+
+@pytest.mark.parametrize("labels", ["public", "private"])
+@pytest.mark.parametrize(
+    "privacy",
+    [{"epsilon": 1.0}, {"epsilon": 1.0, "delta": 1e-6}, {"rho": 0.5}, {"mu": 1.0}],
+    ids=lambda privacy: "-".join(privacy),
+)
+def test_the_privacy_is_divided_over_the_groups_of_a_person(privacy: dict[str, float], labels: Any, tmp_path: Path) -> None:
+    book = Ledger(f"sqlite:///{tmp_path / 'budget.db'}")
+    book.open("d", **privacy, neighbours="replace one person")
+    who = OVERLAP | {"unit_in": "all groups", "labels": labels, "groups": list("wxyz")}
+    release = private_mean(SPREAD, BALL, **privacy, **who, ledger=book, dataset="d")
+    for each in release.values():
+        parts = each.privacy.parameters()
+        shares = {"epsilon": 0.25, "delta": 0.25, "rho": 0.25, "mu": 0.5}
+        assert {name: value for name, value in parts.items() if value} == {
+            name: pytest.approx(value * shares[name]) for name, value in privacy.items()
+        }
+        assert each.n == 10 or labels == "private"
+    assert release.cost.meets(release.privacy)
+    assert not release.cost.meets(next(iter(release.values())).privacy)
+    assert release.neighbours == "replace one person"
+    assert "a person may be in all of them, and each has 1/4 of the privacy" in str(release)
+    again = GroupedRelease.from_json(release.to_json())
+    assert str(again) == str(release)
+    stored = json.loads(release.to_json())
+    with pytest.raises(ValueError, match="not the JSON text of releases by group"):
+        GroupedRelease.from_json(json.dumps(stored | {"unit_in": "one group"}))
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("kind", ["array", "stream", "dask"])
+def test_in_each_group_a_person_has_the_records_of_that_group(kind: str, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oracle is a release of the records of each group by themselves."""
+    if not kept:
+        monkeypatch.setattr("geodp.records.rows._KEPT_BYTES", 0)
+    x: Any = SPREAD
+    if kind == "stream":
+        x = lambda: iter([SPREAD[:30], SPREAD[30:33], SPREAD[33:]])  # noqa: E731 - a reader
+    if kind == "dask":
+        x = pytest.importorskip("dask.array").from_array(SPREAD, chunks=(13, 1))
+    release = private_mean(x, BALL, 4 * EXACT, **OVERLAP, unit_in="all groups")
+    for name, each in release.items():
+        inside = OVERLAP["by"] == name
+        alone = private_mean(SPREAD[inside], BALL, EXACT, unit=OVERLAP["unit"][inside])
+        assert (each.n, each.privacy.parameters()["epsilon"]) == (10, pytest.approx(EXACT))
+        np.testing.assert_allclose(each.value, alone.value, atol=1e-6)
+
+
+def test_private_labels_say_which_group_a_person_is_in() -> None:
+    who = OVERLAP | {"labels": "private", "groups": list("wxyz")}
+    assert "a person is in the group of their first record" in str(private_mean(SPREAD, BALL, 1.0, **who))
+    assert "first record" not in str(private_mean(SPREAD, BALL, 1.0, by=OVERLAP["by"], labels="private", groups=list("wxyz")))
+
+
+# ---------------------------------------------------------------------- directories and images
+
+
+def test_directories_are_read_like_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pandas.DataFrame({"x": np.linspace(-0.9, 0.9, 30), "who": np.arange(30) // 3, "site": np.repeat(["a", "b", "a"], 10)})
+    for kind in ("csv", "parquet"):
+        (tmp_path / kind).mkdir()
+        for i in range(3):
+            part = frame[10 * i : 10 * i + 10]
+            name = tmp_path / kind / f"{i}.{kind}"
+            part.to_csv(name, index=False) if kind == "csv" else part.to_parquet(name, index=False)
+    how: dict[str, Any] = {"unit": "who", "columns": "x"}
+    expected = private_mean(frame, BALL, EXACT, **how).value
+    from typer.testing import CliRunner
+
+    from geodp.cli import app
+
+    for kept in (1 << 29, 0):
+        for limit in ("sources", "rows", "dask_rows"):
+            monkeypatch.setattr(f"geodp.records.{limit}._KEPT_BYTES", kept)
+        for kind in ("csv", "parquet"):
+            source = tmp_path / kind
+            np.testing.assert_allclose(private_mean(source, BALL, EXACT, **how).value, expected, atol=1e-6)
+            np.testing.assert_allclose(private_mean(sorted(source.iterdir()), BALL, EXACT, **how).value, expected, atol=1e-6)
+            dask_files = pytest.importorskip("geodp.records.dask_files")
+            lazily = dask_files.read_dask(source, Euclidean(1), columns="x")
+            np.testing.assert_allclose(private_mean(lazily, BALL, EXACT, unit="who").value, expected, atol=1e-6)
+            options = ["-m", "Euclidean(1)", "-r", "1", "-e", "1", "--unit", "who", "--columns", "x", "--json"]
+            run = CliRunner().invoke(app, ["mean", str(source), *options])
+            assert run.exit_code == 0, run.output
+            assert json.loads(run.stdout)["n"] == 10
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> tuple[list[Path], Path, np.ndarray]:
+    """Three images of diffusion tensors, and an atlas of two regions."""
+    nibabel = pytest.importorskip("nibabel")
+    rng = np.random.default_rng(0)
+    paths, voxels = [], np.exp(rng.normal(0.0, 0.2, (3, 4, 5, 2, 6)))
+    voxels[..., [1, 3, 4]] = 0.1 * rng.normal(size=(3, 4, 5, 2, 3))
+    (tmp_path / "images").mkdir()
+    for i in range(3):
+        image = nibabel.Nifti1Image(voxels[i][..., None, :], np.eye(4))
+        image.header.set_intent("symmetric matrix", (3,))
+        paths.append(tmp_path / "images" / f"{i}.nii.gz")
+        nibabel.save(image, paths[-1])
+    atlas = np.zeros((4, 5, 2))
+    atlas[:2], atlas[2, :3] = 1.0, 7.0
+    nibabel.save(nibabel.Nifti1Image(atlas, np.eye(4)), tmp_path / "atlas.nii.gz")
+    return paths, tmp_path / "atlas.nii.gz", voxels
+
+
+def test_regions_of_images_are_groups_and_subjects_are_persons(
+    images: tuple[list[Path], Path, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from geodp import SPD, frechet_mean
+
+    paths, atlas, voxels = images
+    ball = Ball(SPD(3), np.eye(3), 2.0)
+    lower = np.zeros((3, 4, 5, 2, 3, 3))
+    rows, columns = np.tril_indices(3)
+    lower[..., rows, columns] = lower[..., columns, rows] = voxels
+    in_region = lower[:, :2].reshape(3, -1, 3, 3)
+    expected = frechet_mean(np.stack([frechet_mean(each, ball).point for each in in_region]), ball).point
+    who: dict[str, Any] = {"atlas": atlas, "unit_in": "all groups"}
+    nibabel = pytest.importorskip("nibabel")
+    for kept in (1 << 29, 0):
+        for limit in ("sources", "rows"):
+            monkeypatch.setattr(f"geodp.records.{limit}._KEPT_BYTES", kept)
+        for x in (paths, list(map(str, paths)), paths[0].parent, [nibabel.load(path) for path in paths]):
+            release = private_mean(x, ball, EXACT, **who)
+            assert {name: (each.n, each.unit) for name, each in release.items()} == {1: (3, "person"), 7: (3, "person")}
+            np.testing.assert_allclose(release[1].value, expected, atol=1e-6)
+            assert private_mean(x, ball, 1.0).n == 3
+    with pytest.raises(ValueError, match="unit_in='all groups'"):
+        private_mean(paths, ball, 1.0, atlas=atlas)
+
+
+def test_the_voxels_of_one_image_are_records_of_one_person(images: tuple[list[Path], Path, np.ndarray]) -> None:
+    from geodp import SPD
+
+    with pytest.warns(UserWarning, match="the records of one image are voxels of one person"):
+        assert private_mean(images[0][0], Ball(SPD(3), np.eye(3), 2.0), 1.0).n == 40

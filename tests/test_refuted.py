@@ -142,7 +142,7 @@ def test_linear_algebra_that_gives_up_is_not_quoted(monkeypatch: pytest.MonkeyPa
     def give_up(*_: object) -> None:
         raise np.linalg.LinAlgError("record 8675309 is singular")
 
-    monkeypatch.setattr("geodp.solver.mean.Mean.compute", give_up)
+    monkeypatch.setattr("geodp.statistics.frechet.Mean.compute", give_up)
     with pytest.raises(RuntimeError, match="LinAlgError") as caught:
         private_mean(np.tile(np.eye(2), (50, 1, 1)), Ball(SPD(2), np.eye(2), 1.0), epsilon=1.0)
     assert "8675309" not in str(caught.value)
@@ -156,7 +156,7 @@ def test_public_labels_do_not_tell_who_came_or_went() -> None:
     from geodp.estimator import PrivateMDM
 
     x, y = np.tile(np.eye(2), (20, 1, 1)), np.arange(20) % 2
-    for unit_in in ("one class", "all classes"):
+    for unit_in in ("one group", "all groups"):
         model = PrivateMDM(radius=1.0, epsilon=1.0, labels="public", neighbours="add-remove", unit_in=unit_in)
         with pytest.raises(ValueError, match="make labels private"):
             model.fit(x, y, unit=np.arange(20) // 2)
@@ -218,16 +218,16 @@ def test_records_at_the_only_centre_are_counted() -> None:
 
 
 def test_a_text_with_an_odd_kind_is_no_receipt() -> None:
-    from geodp.session import release_from_json
+    from geodp.receipt import receipt_from_json
 
-    with pytest.raises(ValueError, match="not a receipt"):
-        release_from_json('{"geodp": "1", "summary": []}')
+    with pytest.raises(ValueError, match="not the JSON text of a release"):
+        receipt_from_json('{"geodp": "1", "summary": []}')
 
 
 @pytest.mark.parametrize("manifold", [geodp.Euclidean(2), SPD(3), Hyperbolic(3), geodp.Sphere(2), Rotations(3)], ids=repr)
 def test_a_search_draws_the_noise_that_it_is_charged_for(manifold: Any) -> None:
     """Near a tie of two laws the one that was drawn was not the one on the receipt, and a pure budget took Gaussian noise."""
-    from geodp.programs.ball import plan_search, step_noise
+    from geodp.programs.ball import plan_search
     from geodp.statistics.counts import TangentMean
     from geodp.statistics.projected import ProjectedMean
 
@@ -240,11 +240,12 @@ def test_a_search_draws_the_noise_that_it_is_charged_for(manifold: Any) -> None:
         {"mu": 0.05},
     ):
         for n in (100, 3000, 200_000, 10**8):
-            for step in plan_search(outer, n, geodp.privacy.notions.privacy_of(**given)).steps:
+            search = plan_search(outer, n, geodp.privacy.notions.privacy_of(**given))
+            for step in search.steps:
                 if step.what in ("mean", "projected mean"):
                     first = step.what == "mean"
                     statistic = TangentMean(Ball(manifold, manifold.origin, 0.5)) if first else ProjectedMean(manifold)
-                    assert step_noise(statistic, n, step).cost == step.cost
+                    assert search.step(statistic, step.privacy, step.law).noise.cost == step.cost
 
 
 def test_parts_of_a_planned_privacy_fit_into_a_budget_of_just_that() -> None:

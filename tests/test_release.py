@@ -225,34 +225,35 @@ def changed(**fields: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        *((changed(**{name: bad}), f"its {name} must be a positive and finite number")
+        *((changed(**{name: bad}), f"its {name} does not follow from the rest")
           for name in ("epsilon", "sensitivity", "scale") for bad in (math.nan, math.inf, -1.0, 0, True, 10**400)),
-        *((changed(tolerance=bad), "its tolerance must be a number from 0 on")
+        *((changed(tolerance=bad), "its tolerance does not follow from the rest")
           for bad in (math.nan, math.inf, -1.0, True, False, 10**400)),
-        (changed(grid=None), "its grid must be a positive and finite number if its numerics are exact and null otherwise"),
-        *((changed(grid=bad), "its grid must be a positive") for bad in (0.0, -1.0, math.nan, math.inf, "1")),
-        (changed(numerics="simulated", private=False), "its grid must be a positive .* and null otherwise"),
-        (changed(private=False), "its private must be true if its numerics are exact"),
-        (changed(numerics="simulated"), "its private must be true if its numerics are exact and false otherwise"),
-        (changed(numerics="guessed"), "its numerics must be exact or simulated"),
+        (changed(grid=None), "its grid does not follow from the rest"),
+        *((changed(grid=bad), "its grid does not follow from the rest") for bad in (0.0, -1.0, math.nan, math.inf, "1")),
+        (changed(numerics="simulated", private=False), "its grid does not follow from the rest"),
+        (changed(private=False), "its private does not follow from the rest"),
+        (changed(numerics="simulated"), "its private does not follow from the rest"),
+        (changed(numerics="guessed"), "its numerics does not follow from the rest"),
         *((changed(n=bad), "its n must be a whole number from 0") for bad in (-3, 2.0, True, 2**64)),
-        (changed(bound="blunt"), "its bound must be one of sharp, reimherr2021"),
-        (changed(bound=["sharp"]), "its bound must be one of sharp, reimherr2021"),
-        *((changed(**{name: bad}), f"its {name} must be a line of text")
-          for name in ("neighbours", "geodp") for bad in (None, 1, "", "two\nlines", "\ud800")),
-        *((changed(mechanism=bad), "its mechanism must be one of Riemannian Laplace, Riemannian Gaussian, tangent L")
+        (changed(bound="blunt"), "its bound does not follow from the rest"),
+        (changed(bound=["sharp"]), "its bound does not follow from the rest"),
+        *((changed(**{name: bad}), f"its {name} {wrong}")
+          for name, wrong in (("neighbours", "does not follow from the rest"), ("geodp", "must be a line of text"))
+          for bad in (None, 1, "", "two\nlines", "\ud800")),
+        *((changed(mechanism=bad), "its mechanism does not follow from the rest")
           for bad in (None, 1, "", "Laplace", "two\nlines", "\ud800", ["tangent Laplace"])),
-        (changed(projected=1), "its projected must be true or false"),
+        (changed(projected=1), "its projected does not follow from the rest"),
         (changed(dataset="d"), "its dataset and its charge go together"),
         (changed(charge=1), "its dataset and its charge go together"),
         *((changed(dataset="d", charge=bad), "its charge must be a whole number") for bad in (0, -1, True, 1.0, 2**64)),
-        (changed(radius="0.5"), "its radius must be a positive and finite number"),
-        (changed(radius=math.nan), "its radius must be a positive and finite number, or null"),
-        (changed(value=["0", "0", "1"]), r"its value must be a point of Sphere\(2\)"),
-        (changed(value=[0.0, 0.0, math.nan]), r"its value must be a point of Sphere\(2\)"),
-        (changed(scale=1e200), r"there is no noise of its scale on Sphere\(2\)"),
+        (changed(radius="0.5"), "its radius does not follow from the rest"),
+        (changed(radius=math.nan), "its radius does not follow from the rest"),
+        (changed(value=["0", "0", "1"]), "its value does not follow from the rest"),
+        (changed(value=[0.0, 0.0, math.nan]), "its value does not follow from the rest"),
+        (changed(scale=1e200), "its scale does not follow from the rest"),
         (changed(manifold="Hyperbolic(2)", value=[1.0, 0.0, 0.0], center=[1.0, 0.0, 0.0], scale=1.0),
-         r"there is no noise of its scale on Hyperbolic\(2\)"),
+         "its manifold does not follow from the rest"),
     ],
 )  # fmt: skip
 def test_a_stored_release_that_cannot_be_is_refused_with_the_field(fields: dict[str, object], sentence: str) -> None:

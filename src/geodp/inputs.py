@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import reprlib
 import sys
@@ -167,3 +168,11 @@ def _found(x: Any, name: str) -> Any:
         return getattr(x, name, None) if hasattr(type(x), name) else None
     except Exception:
         return None
+
+
+def callers_level() -> int:
+    """The stack level of the caller outside this package, which a warning points to."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "geodp":
+        level, frame = level + 1, frame.f_back
+    return level - 1

@@ -19,6 +19,7 @@ from geodp.noise.mechanism import Mechanism
 from geodp.noise.tangent import TangentMechanism, tangent_cost
 from geodp.privacy.cost import Cost
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
+from geodp.release import takes
 from geodp.request import Plan, Request, Statistic
 from geodp.statistics.frechet import Mean
 from geodp.statistics.sensitivity import Bound
@@ -27,6 +28,7 @@ from geodp.statistics.sensitivity import Bound
 Unknown = Literal["epsilon", "rho", "mu"]
 
 
+@takes()
 def plan(
     ball: Ball,
     n: int | None = None,

@@ -52,8 +52,8 @@ class ShownPlan(Shown):
         n: int
         releases: int | None
         # what a plan computes; cached or not
-        notation = statistic = noise = property(lambda self: self._of_plan)
-        sensitivity = tolerance = privacy = cost = options = property(lambda self: self._of_plan)
+        notation = statistic = noise = property(lambda self: self.made)
+        sensitivity = tolerance = privacy = cost = options = property(lambda self: self.made)
 
     @property
     def ball(self) -> Ball:

@@ -173,7 +173,7 @@ def privacy_loss(result: AuditResult, path: Path) -> None:
         above.stairs(shares, edges, color=colour, linestyle=line, linewidth=1.8, label=f"runs on the {name} data set")
     above.set(ylabel="share of the runs", yscale="log")
     verdict = "consistent" if result.consistent else "REFUTED"
-    title = f"{result.ball.manifold}, n = {result.n}, claimed {result.privacy}: {verdict}"
+    title = f"{result.manifold}, n = {result.n}, claimed {result.privacy}: {verdict}"
     if result.own_pair:
         figure.suptitle("NOT PRIVATE: this describes the records that were given", color=ORANGE, fontsize=11)
     above.set_title(f"{title}\n{result.number} is at least {result.lower:.3g} (confidence {result.confidence:g})", fontsize=11)

@@ -586,22 +586,22 @@ class ChainRelease(Receipts):
 
     @property
     def dataset(self) -> str | None:
-        return self.steps[-1].dataset  # type: ignore[no-any-return]
+        return self.steps[-1].dataset
 
     @property
     def charge(self) -> int | None:
-        return self.steps[-1].charge  # type: ignore[no-any-return]
+        return self.steps[-1].charge
 
     @property
     def version(self) -> str:
-        return self.steps[-1].version  # type: ignore[no-any-return]
+        return self.steps[-1].version
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The public numbers of members for which the last step was planned: that of each group, or the only one."""
         last = self.steps[-1]
         each = list(last.values()) if isinstance(last, GroupedRelease) else [last]
-        return tuple(1 if one.request.counted else max(1, one.n) for one in each)
+        return tuple(1 if one.request.counted else max(1, one.n or 0) for one in each)
 
     def document(self) -> dict[str, Any]:
         return {"summary": self.request.statistic.kind, **super().document(), "steps": [each.document() for each in self.steps]}
@@ -735,12 +735,11 @@ def replay(request: Request, n: int | None, draws: Sequence[Array], *, exact: bo
 
 def receipt_from_json(text: str) -> Receipt | Receipts:
     """A release of any kind. The error quotes nothing, because the text may be anything, even a file of records."""
-    wrong = "pass what to_json returned"
+    wrong = "it is not a receipt of geodp"
     try:
         stored: Any = json.loads(text)
-        if not isinstance(stored, dict) or "geodp" not in stored:
-            wrong = "it is not a receipt of geodp"
-        else:
+        if isinstance(stored, dict) and "geodp" in stored:
+            wrong = "pass what to_json returned"
             found = _read(stored)
             different = first_difference(json.loads(found.to_json()), stored)
             if different is None:
@@ -790,9 +789,24 @@ def _chain(request: Request, stored: dict[str, Any]) -> ChainRelease:
         return left.pop(0)
 
     follow(request.statistic.steps(request, made.sizes), next_of)
-    if left or len({(each.dataset, each.charge, each.version, each.private) for each in made.steps}) > 1:
+    alike = len({(each.dataset, each.charge, each.version, each.private) for each in made.steps}) == 1
+    if left or not alike or not _same_members(made):
         raise _Unreadable("its steps must be those of its request")
     return made
+
+
+def _same_members(made: ChainRelease) -> bool:
+    """Whether the public numbers of members can be those of the same records in all steps."""
+    if made.request.hides_numbers:
+        return True
+    total, *others = (_total(step) for step in made.steps)
+    if made.request.divided > 1:  # a person may be in several groups
+        return all(max(made.sizes) <= total <= other for other in others)
+    return all(total == other for other in others)
+
+
+def _total(step: Any) -> int:
+    return sum(each.n or 0 for each in (step.values() if isinstance(step, GroupedRelease) else [step]))
 
 
 def _is_name(name: Any) -> bool:
@@ -803,7 +817,7 @@ def _one(request: Request, stored: dict[str, Any], dataset: str | None, charge: 
     n, draws = stored["n"], tuple(np.asarray(drawn, dtype=np.float64) for drawn in stored["draws"])
     if not (n is None if not request.statistic.of_records else type(n) is int and 0 <= n <= 2**63):
         raise _Unreadable("its n must be a whole number from 0 to 2^63")
-    simulated = {EXACT: False, SIMULATED: True}[stored["numerics"]]
+    simulated = stored["numerics"] == SIMULATED
     if simulated and dataset is not None:
         raise _Unreadable("a simulation charges no budget")
     layout = stored.get("layout")
@@ -831,8 +845,10 @@ def first_difference(derived: Any, stored: Any, name: str = "", most: float = 0.
         most = max(most, _largest(derived))
         pairs = zip(derived, stored, strict=True)
         same = all(first_difference(one, other, name or "list", most) is None for one, other in pairs)
-    elif isinstance(derived, float) and isinstance(stored, float | int) and not isinstance(stored, bool):
+    elif isinstance(derived, float) and isinstance(stored, float):
         same = math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12 * most)
+    elif isinstance(derived, float) and type(stored) is int:  # as other programs may write it
+        same = stored == derived
     else:
         same = type(derived) is type(stored) and derived == stored
     return None if same else name or "text"

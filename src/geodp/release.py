@@ -48,12 +48,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict, TypeVar,
 
 import numpy as np
 
-from geodp.inputs import Array
+from geodp.inputs import Array, callers_level
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.privacy.cost import Cost
+from geodp.privacy.cost import Cost, cost_of
 from geodp.privacy.neighbours import Change, Unit
 from geodp.privacy.notions import privacy_of
+from geodp.privacy.splitting import multiple
 from geodp.progress import Progress
 from geodp.receipt import ChainRelease, GroupedRelease, Receipt, Release
 from geodp.records.dataset import Dataset, DatasetOptions, GroupNames, MemberOptions, Members
@@ -123,7 +124,8 @@ def takes(*options: type[Any]) -> Callable[[F], F]:
                 if name not in known:
                     near = get_close_matches(name, known, 1)
                     hint = f"did you mean {near[0]}?" if near else f"its options are {', '.join(known)}"
-                    raise TypeError(f"{function.__name__} has no option {name!r}: {hint}")
+                    called = function.__qualname__.removesuffix(".__init__")
+                    raise TypeError(f"{called} has no option {name!r}: {hint}")
             return function(*args, **given)
 
         cast(Any, checked).__signature__ = own.replace(parameters=list(known.values()))
@@ -284,14 +286,6 @@ def _is_ledger(ledger: Any) -> bool:
     return isinstance(ledger, Ledger)
 
 
-def callers_level() -> int:
-    """The stack level of the caller outside this package, which a warning points to."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "geodp":
-        level, frame = level + 1, frame.f_back
-    return level - 1
-
-
 # ---------------------------------------------------------------------- the path
 
 
@@ -345,6 +339,17 @@ _NOTHING = (
 _REMEDY = "more records, more privacy to spend or a smaller ball would help; anyway=True (--anyway) releases it nevertheless"
 
 
+def prepay(request: Request, times: int, account: Account, what: str) -> None:
+    """Charges so many releases at once, before the first of them; they are then made without an account.
+
+    Each member of the data must be in at most so many of them, and in which must not depend on the records. Then the others do
+    not change with it, and those it is in are a composition.
+    """
+    account.check_open()
+    whole = replace(request, privacy=multiple(request.privacy, times))
+    account.charge(cost_of(whole.privacy), whole, what)
+
+
 @dataclass(frozen=True, eq=False)
 class Given:
     """A value that the caller computed, in place of records."""
@@ -364,7 +369,7 @@ def _groups(members: Members) -> dict[Any, tuple[Members, int]]:
 
 def _together(data: Any, step: Request) -> tuple[Members, int]:
     """The members of all groups together, for a step of a chain that is not by group."""
-    members = replace(data, by=None, groups=None, labels="public", unit_in="one group").open(step.manifold)
+    members = data.without_groups().open(step.manifold)
     return members, members.count
 
 

@@ -132,7 +132,9 @@ def release_schema() -> Schema:
     'urn:geodp:release:1'
     """
     table.load()
-    kinds = {name: kind for name, kind in Statistic.known.items() if kind.__module__.partition(".")[0] == "geodp"}
+    listed = {entry.module for entry in table.TABLE.values()}
+    own = {name: kind.__module__ for name, kind in Statistic.known.items()}
+    kinds = {name: Statistic.known[name] for name, module in own.items() if module in listed or module.startswith("geodp.")}
     receipts = {name: _receipt(kind) for name, kind in kinds.items()} | {"groups": _groups(list(kinds))}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -30,6 +30,8 @@ class Entry:
     text: str = ""
     #: Its name in OpenDP, if it is there.
     opendp: str | None = None
+    #: Whether groups may have one each.
+    by_group: bool = True
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -67,6 +69,7 @@ add(
         rotations, subspaces and shapes you need no radius. The output is public from then on; its cost and that of a mean add up.
         """,
         opendp="enclosing_ball",
+        by_group=False,
     ),
     Entry(
         "mean",

@@ -284,7 +284,7 @@ case("estimator classes private", fitted, "PrivateMDM", x_class, y, radius=3.0, 
 case("estimator classes projected", fitted, "PrivateMDM", x_sphere, names, manifold=sphere, radius=None, **RHO)
 case(
     *("estimator classes of persons", fitted, "PrivateMDM", x_class, y),
-    **{"radius": 3.0, "unit": np.arange(400) % 130, "unit_in": "all classes", "protects": PERSON, **EPSILON},
+    **{"radius": 3.0, "unit": np.arange(400) % 130, "unit_in": "all groups", "protects": PERSON, **EPSILON},
 )
 case("estimator clusters", fitted, "PrivateKMeans", x_class, radius=3.0, **EPSILON)
 case("estimator clusters found", fitted, "PrivateKMeans", many_sphere, manifold="Sphere(2)", find=0.3, epsilon=2.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,8 +59,8 @@ def audit(
     from geodp.privacy.notions import privacy_of
 
     plot, as_json = given.pop("plot"), given.pop("as_json")
-    how = {name: given.pop(name) for name in ("columns", "layout", "header")}
-    place = place_of(None, *(given.pop(name) for name in ("manifold", "center", "radius")))
+    how: Any = {name: given.pop(name) for name in ("columns", "layout", "header")}
+    place = place_of(None, given.pop("manifold"), given.pop("center"), given.pop("radius"))
     ball = place.public(how["layout"], None)
     privacy_of(*(given[name] for name in PRIVACY))
     if (first is None) != (second is None):
@@ -69,10 +68,9 @@ def audit(
     if n is None and first is None:
         raise ValueError("give the number of records with --records, or two files with --first and --second")
     check_picture(plot)
-    pair = None
+    pair: Any = None
     if first is not None and second is not None:
-        read = partial(read_records, manifold=ball.manifold, **how)
-        pair = read(first), read(second)
+        pair = tuple(read_records(file, ball.manifold, **how) for file in (first, second))
     chosen: Any = {"pair": pair, "draws": draws, "confidence": confidence, "path": path, "seed": seed}
     result = audit(ball, n, **given, **chosen, progress=True)
     print(result.to_json() if as_json else result)

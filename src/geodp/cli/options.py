@@ -41,7 +41,7 @@ class Option(NamedTuple):
 
     def parameter(self, key: str, required: bool) -> inspect.Parameter:
         """The same for typer."""
-        names = self.names or (f"--{key}",)
+        names = self.names or (f"--{key.replace('_', '-')}",)
         info = typer.Argument(help=self.help) if key == "file" else typer.Option(*names, help=self.help)
         default = REQUIRED if required else self.default
         return inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[self.type, info])
@@ -104,6 +104,9 @@ OPTIONS: dict[str, Option] = {
     "mask": Option(
         Path | None, "For a NIfTI image: a second, public image, above zero where a voxel is a record. Default: all voxels."
     ),
+    "atlas": Option(
+        Path | None, "For a NIfTI image: a second, public image with the number of each voxel's region, for --by region."
+    ),
     "unit": Option(str | None, "Column with the person of each record; each person counts once. Default: one record a person."),
     "neighbours": Option(
         str,
@@ -113,6 +116,11 @@ OPTIONS: dict[str, Option] = {
     "by": Option(str | None, "Column with the group of each record: one release for each group."),
     "groups": Option(str | None, "With --by: the names of all groups, such as 'a, b, c'."),
     "labels": Option(str, "With --by: whether it is public who is in which group, or private (needs --groups).", "public"),
+    "unit_in": Option(
+        str,
+        "With --unit and --by: whether a person may be in one group or in all groups, over which the privacy is then divided.",
+        "one group",
+    ),
     "ledger": Option(
         str | None,
         f"Where budgets are kept: a file such as budget.db, or postgresql+psycopg://... Default: {DEFAULT_LEDGER}",
@@ -136,7 +144,7 @@ PRIVACY = ("epsilon", "delta", "rho", "mu")
 #: How noise is chosen.
 NOISE = ("mechanism", "law", "bound")
 #: How columns become points.
-COLUMNS = ("columns", "layout", "header", "mask")
+COLUMNS = ("columns", "layout", "header", "mask", "atlas")
 
 
 def command(*shared: str, required: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -30,13 +30,16 @@ PLACES = {"ball": ("ball", "manifold", "radius", "center"), "start": ("manifold"
 
 def release_command(entry: Entry) -> Callable[..., None]:
     """The command of an entry, with the options that its function takes."""
+    from geodp.records.dataset import Dataset, DatasetOptions, GroupOptions
+
     taken = {*inspect.signature(entry.function).parameters}
+    if entry.place == "start":  # a search is for all groups together
+        taken -= {*GroupOptions.__annotations__}
     names = [name for name in OPTIONS if name in taken | {*PLACES[entry.place], *AROUND}]
 
     @command(*names, required=() if entry.place == "ball" else ("manifold",))
     def release(file: Any, out: Any, plot: Any, dask: Any, as_json: Any, **given: Any) -> None:
         from geodp.privacy.notions import privacy_of
-        from geodp.records.dataset import Dataset, DatasetOptions
 
         ball, manifold, center = given.pop("ball", None), given.pop("manifold"), given.pop("center", "origin")
         radius = given.pop("radius", None) if entry.place == "ball" else given.pop("wide", None)

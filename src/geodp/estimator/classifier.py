@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, Unpack, get_args
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,15 +27,12 @@ from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.noise.choice import MechanismName
 from geodp.noise.flat import Family
-from geodp.privacy.neighbours import Change, Labels
+from geodp.privacy.neighbours import Change, Labels, UnitIn
 from geodp.records.dataset import Dataset
 from geodp.release import protection
 from geodp.request import Request
 from geodp.statistics.frechet import Mean
 from geodp.statistics.projected import ProjectedMean
-
-#: Whether a person's records are all of one class, or may be of any.
-UnitIn = Literal["one class", "all classes"]
 
 
 class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -50,7 +47,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
     *Theorem*. Class means are those of :func:`geodp.private_mean` with ``by=y``; the proofs are in :mod:`geodp.release`. If
     labels are public, a replaced pair changes one class, and all means cost what one costs. If they are private it may change
     two, so each class has half of the privacy, and a noisy count is part of it. If a ball is searched for, that is a release of
-    its own, and the costs add up. With ``unit_in="all classes"`` a person may be in every class, so each class is a release of
+    its own, and the costs add up. With ``unit_in="all groups"`` a person may be in every class, so each class is a release of
     its own about the persons in it, with an equal part of the privacy, and these costs add up too. If labels are private, a
     replaced person may leave, enter or change in each class, so each release protects all three
     (``neighbours="add-remove"``).
@@ -69,9 +66,9 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
     classes : list
         The names of the classes. Private labels need them: which classes there are must not depend on the records. A record of
         another class then counts nowhere. Public labels may leave them to ``y``.
-    unit_in : "one class" or "all classes"
+    unit_in : "one group" or "all groups"
         If :meth:`fit` is given a ``unit``: whether all records of a person are of one class, such as a diagnosis, or may be of
-        all, such as tasks that everybody does. If labels are private, a person of ``"one class"`` is in that of its first record.
+        all, such as tasks that everybody does. If labels are private, a person of ``"one group"`` is in that of its first record.
     neighbours : "replace" or "add-remove"
         As for :class:`geodp.Dataset`. With private labels, ``"add-remove"`` protects records (or persons) that come or go, and
         the means get all of the privacy instead of half.
@@ -104,7 +101,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
         *,
         labels: Labels = "public",
         classes: ArrayLike | None = None,
-        unit_in: UnitIn = "one class",
+        unit_in: UnitIn = "one group",
         neighbours: Change = "replace",
         mechanism: MechanismName = "auto",
         law: Family | None = None,
@@ -123,27 +120,23 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
 
         ``unit`` says for each record whose it is: then a person has one vote in a class, however many records it has there.
         """
+        means = self._release(X, y, unit)
+        self.classes_ = np.array(list(means))
+        self.means_: Array = np.stack([release.value for release in means.values()])
+        return self
+
+    def _asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
         records = read_records(self, X, fitting=True)
         labels, names = self._labels(y, X, records)
         ids = read_unit(unit, X, records)
-        if self.unit_in not in get_args(UnitIn):
-            raise ValueError(f"unit_in must be 'one class' or 'all classes' but is {describe(self.unit_in)}")
-        several: Any = {} if ids is None or self.unit_in == "one class" else {"unit_in": "all groups"}
-        data = Dataset(
-            records, unit=ids, by=labels, groups=names.tolist(), labels=self.labels, neighbours=self.neighbours, **several
-        )
-        means = self._class_means(data)
-        self.classes_ = names
-        self.means_: Array = np.stack([means[name].value for name in names.tolist()])
-        return self
-
-    def _class_means(self, data: Dataset) -> Any:
+        groups: Any = {"groups": names.tolist(), "labels": self.labels, "unit_in": "one group" if ids is None else self.unit_in}
+        data = Dataset(records, unit=ids, by=labels, neighbours=self.neighbours, **groups)
         place = self._start
         if isinstance(place, Ball) or self.find:
-            return self._release(Mean, data, mechanism=self.mechanism, law=self.law)
+            return self._in_ball(Mean, data, mechanism=self.mechanism, law=self.law), data
         if self.mechanism != "auto" or self.law is not None:
             raise ValueError("projected means, without a ball, have a noise of their own: leave out mechanism and law")
-        return self._run(Request(ProjectedMean(place), self._privacy, **protection(data)), data)
+        return Request(ProjectedMean(place), self._privacy, **protection(data)), data
 
     def _labels(self, y: Any, X: Any, records: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """The label of each record, and the classes. Of private labels nothing is looked at but how many there are."""

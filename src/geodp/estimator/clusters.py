@@ -22,6 +22,7 @@ from geodp.inputs import Array
 from geodp.manifolds import Manifold
 from geodp.programs.kmeans import KMeans
 from geodp.records.dataset import Dataset
+from geodp.request import Request
 
 
 class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -91,11 +92,14 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
 
         ``unit`` says for each record whose it is: then a person counts once, shared out over the clusters of its records.
         """
-        records = read_records(self, X, fitting=True)
-        data = Dataset(records, unit=read_unit(unit, X, records))
-        found = self._release(lambda ball: KMeans(ball, self.n_clusters, self.rounds, self.reach, self.seed), data)
+        found = self._release(X, y, unit)
         self.cluster_centers_, self.counts_ = found.centers, found.counts
         return self
+
+    def _asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
+        records = read_records(self, X, fitting=True)
+        data = Dataset(records, unit=read_unit(unit, X, records))
+        return self._in_ball(lambda ball: KMeans(ball, self.n_clusters, self.rounds, self.reach, self.seed), data), data
 
     def transform(self, X: ArrayLike) -> Array:
         """The distance of each record to each centre, ``(n, n_clusters)``. Those of private records are private data."""

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from geodp.estimator.fits import Fits
 from geodp.files import parse_manifold
 from geodp.files.frames import as_frame
-from geodp.inputs import Array, as_numpy, real_number, refuse_unreadable
+from geodp.inputs import Array, as_numpy, callers_level, real_number, refuse_unreadable
 from geodp.manifolds import SPD, Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.privacy.cost import Cost
@@ -28,7 +28,7 @@ from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Dataset
 from geodp.records.labels import check_length, read_labels
 from geodp.records.sources import load
-from geodp.release import Account, callers_level, protection, run
+from geodp.release import Account, protection, run
 from geodp.request import Request, Statistic
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -114,6 +114,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     manifold_: Manifold
     releases_: tuple[Any, ...]
     cost_: Cost
+    #: None with projected means.
+    ball_: Any
 
     def __init__(self, manifold: Manifold | str | None, **parameters: Unpack[Parameters]) -> None:
         self.manifold = manifold
@@ -159,13 +161,19 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
             state if isinstance(state, np.random.Generator) else np.random.default_rng(check_random_state(state).randint(2**31))
         )
 
-    def _release(self, statistic: Callable[[Ball], Statistic], data: Dataset, **noise: Any) -> Any:
-        """The release of a statistic in the public ball, or in one that is found first."""
+    def _asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
+        """What a fit requests, and the data it is about."""
+        raise NotImplementedError
+
+    def _in_ball(self, statistic: Callable[[Ball], Statistic], data: Dataset, **noise: Any) -> Request:
+        """The request for a statistic in the public ball, or in one that is found first."""
         start, find = self._start, real_number(self.find, "find, the part of the privacy for the ball,")
         asked = statistic(needed_ball(start)) if find == 0.0 else InFoundBall(start, statistic(start_of(start)), find)
-        return self._run(Request(asked, self._privacy, **noise, **protection(data)), data)
+        return Request(asked, self._privacy, **noise, **protection(data))
 
-    def _run(self, request: Request, data: Dataset) -> Any:
+    def _release(self, X: Any, y: Any, unit: Any) -> Any:
+        """The release of a fit; of several the last."""
+        request, data = self._asked(X, y, unit)
         simulate = self._simulate
         account = Account.of(self.ledger, self.dataset, simulate)
         if self.ledger is None and simulate is None:

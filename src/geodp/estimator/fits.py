@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
 
+from geodp.inputs import callers_level
 from geodp.privacy.cost import Cost, compose, cost_from_dict
-from geodp.release import callers_level
 
 
 @final
@@ -25,7 +25,9 @@ class Fits:
     machines count for themselves.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, paid: int = 0) -> None:
+        #: So many were charged to a ledger beforehand; if none, they are counted without limit.
+        self.paid = paid
         self._path: Path | None = None
         self._known: list[dict[str, Any]] = []
 
@@ -36,6 +38,10 @@ class Fits:
         """
         before = self._costs()
         count = len(before) + 1
+        if self.paid:
+            if count > self.paid:
+                raise ValueError(f"{self.paid} fits were paid for beforehand, and all of them are made")
+            return
         if count < 2 or count & (count - 1):
             return
         together = _in_epsilon(compose([*map(cost_from_dict, before), cost]))
@@ -67,7 +73,7 @@ class Fits:
                 file.writelines(f"{json.dumps(cost)}\n" for cost in self._known)
                 self._path = Path(file.name)
                 weakref.finalize(self, self._path.unlink, missing_ok=True)
-        return {"_path": self._path, "_known": self._costs()}
+        return {"paid": self.paid, "_path": self._path, "_known": self._costs()}
 
 
 def _in_epsilon(cost: Cost) -> str:

@@ -23,6 +23,7 @@ from geodp.noise.choice import MechanismName
 from geodp.noise.flat import Family
 from geodp.receipt import Release
 from geodp.records.dataset import Dataset
+from geodp.request import Request
 from geodp.statistics.frechet import Mean
 
 
@@ -83,11 +84,14 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
 
         ``unit`` says for each record whose it is: then a person has one vote, however many records it has.
         """
-        records = read_records(self, X, fitting=True)
-        data = Dataset(records, unit=read_unit(unit, X, records))
-        self.receipt_: Release = self._release(Mean, data, mechanism=self.mechanism, law=self.law)
+        self.receipt_: Release = self._release(X, y, unit)
         self.location_: Array = self.receipt_.value
         return self
+
+    def _asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
+        records = read_records(self, X, fitting=True)
+        data = Dataset(records, unit=read_unit(unit, X, records))
+        return self._in_ball(Mean, data, mechanism=self.mechanism, law=self.law), data
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Array:
         """:meth:`fit`, then :meth:`transform` the same records: **the result is private data**, and refused unless asked for."""

@@ -147,7 +147,7 @@ class FrameTable(Table):
         return _numbers(native)
 
     def _label(self, column: int) -> NDArray[Any]:
-        """The cells of a column as labels, for :class:`geodp.records.labels.Coder`."""
+        """The cells of a column as labels, for :func:`geodp.records.labels.coded`."""
         name = type(self._type(column)).__name__
         native = self.native(column)
         if name in (*_TIMES, "Date"):

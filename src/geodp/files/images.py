@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from geodp.files.options import ReadOptions
 from geodp.files.table import MOST_COLUMNS, Table
 from geodp.inputs import Array, is_of
 
+#: How the names of images end.
+IMAGES = (".nii", ".nii.gz")
 #: The code in the header of an image of symmetric matrices, stored as lower triangles row by row.
 _SYMMETRIC = 1005
 _TRIANGLE = ("xx", "yx", "yy", "zx", "zy", "zz")
@@ -68,6 +71,11 @@ def is_image(x: Any) -> bool:
     return is_of(x, "nibabel") and hasattr(x, "dataobj")
 
 
+def is_one_image(x: Any) -> bool:
+    """Whether this is an image, or the name of one."""
+    return is_image(x) or (isinstance(x, str | os.PathLike) and str(x).lower().endswith(IMAGES))
+
+
 def open_image(path: Path, options: ReadOptions) -> Table:
     return image_table(path, open_grid(path, options), options)
 
@@ -81,7 +89,8 @@ def open_grid(image: Any, options: ReadOptions) -> Grid:
     chosen = np.ones(shape, dtype=np.bool_)
     for each in (mask, atlas):
         chosen &= True if each is None else each > 0
-    return Grid(chosen, atlas)
+    whole = atlas is not None and bool((atlas == np.rint(atlas)).all())
+    return Grid(chosen, atlas.astype(np.int64) if atlas is not None and whole else atlas)
 
 
 def image_table(source: Any, grid: Grid, options: ReadOptions, number: int = 0) -> Table:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from geodp.files import FileError, layouts, notation_of, plan_reading, read_points
 from geodp.files.arrays import ArrayTable, load_array
-from geodp.files.images import Grid, image_table, is_image, open_grid
+from geodp.files.images import IMAGES, Grid, image_table, is_image, open_grid
 from geodp.files.lines import CsvTable, LineFormat, Lines, open_csv
 from geodp.files.options import ReadOptions
 from geodp.files.parquet import ParquetTable, parquet_file
@@ -33,7 +33,7 @@ from geodp.manifolds.notation import Notation
 _PART_BYTES = 1 << 25
 
 #: Files that are read in parts, besides Zarr.
-_READ = (".parquet", ".npy", ".csv", ".tsv", ".nii", ".nii.gz")
+_READ = (".parquet", ".npy", ".csv", ".tsv", *IMAGES)
 
 _ZARR_MARKS = ("zarr.json", ".zarray", ".zgroup")
 
@@ -122,6 +122,14 @@ def is_in_parts(x: Any) -> bool:
     if type(x) in (list, tuple):  # a kind of list may be somebody's reader
         return len(x) > 0 and all(isinstance(each, str | os.PathLike) or is_image(each) for each in x)
     return is_image(x)
+
+
+def are_images(x: Any) -> bool:
+    """Whether this is a directory or a list of images, each of which is of one person."""
+    if not is_in_parts(x) or is_image(x):
+        return False
+    first = next(Path(x).iterdir(), "") if isinstance(x, str | os.PathLike) else x[0]
+    return is_image(first) or str(first).lower().endswith(IMAGES)
 
 
 def open_parts(x: Any, options: ReadOptions) -> Parts:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array, real_number, whole_number
 from geodp.manifolds.flat import FlatChart
@@ -75,23 +76,17 @@ class Correlation(FlatChart):
         pairs, upper = np.triu_indices(self.k, 1), np.triu_indices(self.k)
         named = ((f"r{i}_{j}", f"{i}-{j}") for i, j in (np.stack(pairs, axis=-1) + 1).tolist())
 
-        def from_pairs(cells: Array) -> Array:
-            matrix = np.empty((len(cells), self.k, self.k))
-            matrix[:, range(self.k), range(self.k)] = 1.0
-            matrix[:, *pairs] = matrix[:, *pairs[::-1]] = cells
-            return matrix
-
-        def from_upper(cells: Array) -> Array:
-            matrix = np.empty((len(cells), self.k, self.k))
-            matrix[:, *upper] = matrix[:, *upper[::-1]] = cells
+        def convert(entries: tuple[NDArray[np.intp], ...], cells: Array) -> Array:
+            matrix, (i, j) = np.ones((len(cells), self.k, self.k)), entries
+            matrix[:, i, j] = matrix[:, j, i] = cells
             return matrix
 
         return (
             Layout("full", self.k**2, "the matrix, row by row", size="k*k"),
-            Layout("upper", len(upper[0]), "its upper triangle with the diagonal, row by row", from_upper, size="k*(k+1)/2",
-                   write=lambda x: x[:, *upper]),
-            Layout("pairs", self.dim, "the correlations of pairs: 1 and 2, 1 and 3, ...", from_pairs, names=(tuple(named),),
-                   size="k*(k-1)/2", write=lambda x: x[:, *pairs],
+            Layout("upper", len(upper[0]), "its upper triangle with the diagonal, row by row", partial(convert, upper),
+                   size="k*(k+1)/2", write=lambda x: x[:, *upper]),
+            Layout("pairs", self.dim, "the correlations of pairs: 1 and 2, 1 and 3, ...", partial(convert, pairs),
+                   names=(tuple(named),), size="k*(k-1)/2", write=lambda x: x[:, *pairs],
                    details="the upper triangle without the diagonal, row by row; also chosen by a header r1_2, r1_3, ..."),
         )  # fmt: skip
 
@@ -166,12 +161,14 @@ class Correlation(FlatChart):
 
 #: Gauss and Legendre's rule for the mean over (0, 1/2): nodes less 1/4, and weights.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3) * np.array([[0.25], [0.5]])
-#: Diagonals of 1 are found up to so many units of rounding. Where they are not after so many steps, they are scaled to 1.
-_PRECISION, _MOST_STEPS = 4.0, 300
+#: Diagonals of 1 are found up to so many units of rounding, in a number of steps that no matrix which floats can hold needs.
+_PRECISION, _MOST_STEPS = 4.0, 100
+#: Minus the logarithm of an eigenvalue that floats cannot tell from 0 next to a diagonal of 1.
+_LOWEST = 38.0
 
 
 def with_logarithm_off_the_diagonal(matrix: Array) -> Array:
-    r"""The correlation matrices whose logarithm has these entries off its diagonal.
+    r"""The correlation matrices whose logarithm has these entries off its diagonal; NaN if floats cannot hold one.
 
     For a symmetric ``A`` with zero diagonal there is exactly one diagonal ``D`` such that ``exp(A + D)`` has a unit diagonal
     (Archakov and Hansen 2021). It minimises ``tr exp(A + D) - tr D``, which is strictly convex. The step ``D - log diag
@@ -179,16 +176,22 @@ def with_logarithm_off_the_diagonal(matrix: Array) -> Array:
     ``1/e`` and ``e`` Newton's step for ``log diag exp(A + D)`` is tried. Its derivative is the mean over ``s`` of the entrywise
     products of ``exp(s (A + D))`` and ``exp((1-s) (A + D))``, here by quadrature: an approximate derivative costs a step at most.
     The residual is known at every step; when it is down to rounding, the diagonal is scaled to exactly 1.
+
+    Since ``D <= 0`` and ``exp(A + D) <= k``, eigenvalues of ``A`` below ``-m`` or above ``m + log k`` leave the matrix one below
+    ``exp(-m)``: then there is nothing to look for.
     """
-    eye = np.eye(matrix.shape[-1])
-    diagonal = np.zeros(matrix.shape[:-1]) - 0.5 * eigvalsh(matrix)[..., -1:]
+    eye, ends = np.eye(matrix.shape[-1]), eigvalsh(matrix)[..., [0, -1]]
+    held = np.asarray((ends[..., :1] >= -_LOWEST) & (ends[..., 1:] <= _LOWEST + math.log(len(eye))))
+    matrix = np.where(held[..., None], matrix, 0.0)
+    diagonal = np.where(held, -0.5 * ends[..., 1:], 0.0) + np.zeros(matrix.shape[:-1])
     plain, before = diagonal, np.full(diagonal.shape, np.inf)
     for _ in range(_MOST_STEPS):
         values, vectors = eigh(matrix + diagonal[..., None] * eye)
         found = (np.square(vectors) @ np.exp(values)[..., None])[..., 0]
         defect = np.log(found)
         largest = np.abs(defect).max(axis=-1, keepdims=True)
-        if (largest <= _PRECISION * EPSILON * (len(eye) + np.abs(values).max(axis=-1, keepdims=True))).all():
+        done = largest <= _PRECISION * EPSILON * (len(eye) + np.abs(values).max(axis=-1, keepdims=True))
+        if done.all():
             break
         slopes = np.zeros(matrix.shape)
         for node, weight in zip(_NODES, _WEIGHTS, strict=True):
@@ -200,6 +203,6 @@ def with_logarithm_off_the_diagonal(matrix: Array) -> Array:
         plain = np.where(worse, plain, diagonal - defect)
         diagonal = np.where(worse | (largest > 1.0), plain, newton)
         before = np.where(worse, np.inf, largest)
-    found = spectral(vectors, np.exp(values))
-    scale = np.diagonal(found, axis1=-2, axis2=-1) ** -0.5
-    return found * scale[..., :, None] * scale[..., None, :]
+    exponential = spectral(vectors, np.exp(values))
+    scale = np.diagonal(exponential, axis1=-2, axis2=-1) ** -0.5
+    return np.where((held & done)[..., None], exponential * scale[..., :, None] * scale[..., None, :], np.nan)

@@ -73,34 +73,31 @@ class FlatChart(Manifold):
         kept = self.is_kept(x)
         if not kept.any():
             return self.raw_chart(x)
-        flat = x.reshape(*kept.shape, -1)[..., : self.dim]
+        coordinates = self._flat(x)[..., : self.dim]
         if kept.all():
-            return flat
-        shape = (*kept.shape, *(1,) * len(self.point_shape))
-        return np.where(kept[..., None], flat, self.raw_chart(np.where(kept.reshape(shape), self.origin, x)))
+            return coordinates
+        return np.where(kept[..., None], coordinates, self.raw_chart(self._where(kept, self.origin, x)))
 
     def raw_reading(self, x: Array) -> Array:
         """The coordinates of records of any values, not finite for those that are not points."""
         valid = self.valid(x)
-        safe = np.where(valid.reshape(*valid.shape, *(1,) * len(self.point_shape)), x, self.origin)
-        return np.where(valid[..., None], self.raw_position(safe), np.nan)
+        return np.where(valid[..., None], self.raw_position(self._where(valid, x, self.origin)), np.nan)
 
     def raw_keep(self, coordinates: Array) -> Array:
         """The points with these coordinates, as private values are kept."""
         if not self.keeps_coordinates:
             return self.raw_inverse(coordinates)
-        size = math.prod(self.point_shape)
-        flat = np.concatenate([coordinates, np.zeros((*coordinates.shape[:-1], size - self.dim))], axis=-1)
-        flat[..., -1] = _KEPT
-        return flat.reshape(*coordinates.shape[:-1], *self.point_shape)
+        kept = self._filled(coordinates)
+        self._flat(kept)[..., -1] = _KEPT
+        return kept
 
     def is_kept(self, x: Array) -> NDArray[np.bool_]:
         """Which arrays hold coordinates in place of a point."""
-        last = x.reshape(*x.shape[: x.ndim - len(self.point_shape)], math.prod(self.point_shape))[..., -1]
-        return np.asarray((last == _KEPT) & self.keeps_coordinates)
+        return np.asarray((self._flat(x)[..., -1] == _KEPT) & self.keeps_coordinates)
 
     def raw_readable(self, points: Array) -> Array:
-        return self.raw_inverse(self.raw_position(points)) if self.is_kept(points).any() else points
+        kept = self.is_kept(points)
+        return self._where(kept, self.raw_inverse(self.raw_position(points)), points) if kept.any() else points
 
     def raw_difference(self, p: Array, q: Array) -> Array:
         """The coordinates of ``q`` minus those of ``p``."""
@@ -123,15 +120,10 @@ class FlatChart(Manifold):
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
         """By default a tangent vector is an array of its coordinates, filled up with zeros."""
-        leading = np.broadcast_shapes(p.shape[: p.ndim - len(self.point_shape)], coordinates.shape[:-1])
-        size = math.prod(self.point_shape)
-        flat = np.zeros((*leading, size))
-        flat[..., : self.dim] = coordinates
-        return flat.reshape(*leading, *self.point_shape)
+        return self._filled(coordinates) + np.zeros_like(p)
 
     def raw_coordinates(self, p: Array, v: Array) -> Array:
-        flat = v.reshape(*v.shape[: v.ndim - len(self.point_shape)], math.prod(self.point_shape))
-        return flat[..., : self.dim] + np.zeros((*self.batch_shape(p, v), 1))
+        return self._flat(v)[..., : self.dim] + np.zeros((*self.batch_shape(p, v), 1))
 
     def raw_move_origin(self, p: Array, x: Array) -> Array:
         return self.raw_inverse(self.raw_position(p) + self.raw_position(x))
@@ -145,7 +137,21 @@ class FlatChart(Manifold):
 
     def all_requirements(self, x: Array) -> Iterator[Requirement]:
         kept = self.is_kept(x)
-        return super().all_requirements(np.where(kept.reshape(*kept.shape, *(1,) * len(self.point_shape)), self.origin, x))
+        return super().all_requirements(self._where(kept, self.origin, x))
+
+    def _flat(self, x: Array) -> Array:
+        """Points with their entries in one axis."""
+        return x.reshape(*x.shape[: x.ndim - len(self.point_shape)], math.prod(self.point_shape))
+
+    def _filled(self, coordinates: Array) -> Array:
+        """Arrays of the shape of points whose first entries are these, and the others 0."""
+        spare = math.prod(self.point_shape) - self.dim
+        flat = np.concatenate([coordinates, np.zeros((*coordinates.shape[:-1], spare))], axis=-1)
+        return flat.reshape(*coordinates.shape[:-1], *self.point_shape)
+
+    def _where(self, flags: NDArray[np.bool_], x: Array, y: Array) -> Array:
+        """The points ``x`` where the flag is set, else ``y``."""
+        return np.where(flags.reshape(*flags.shape, *(1,) * len(self.point_shape)), x, y)
 
     @property
     def chart_units(self) -> tuple[int | None, ...]:

@@ -172,6 +172,7 @@ class Manifold(ABC):
             return np.ones(self.batch_shape(p, v), dtype=np.bool_)
         return np.asarray((np.abs(self.raw_radial_part(p, v)) < self.roots.limits).all(axis=-1))
 
+    @final
     def batch_shape(self, p: Array, v: Array) -> tuple[int, ...]:
         """The leading axes of points and tangent vectors together."""
         shape = np.broadcast_shapes(p.shape, v.shape)

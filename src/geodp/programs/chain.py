@@ -20,6 +20,7 @@ from geodp.privacy.cost import Cost, compose, selection_epsilon
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.privacy.splitting import share_of, split
 from geodp.programs.ball import Search, Step, cells_for, cubes_for, enough_records, plan_search, radius_target
+from geodp.release import takes
 from geodp.request import Plan, Request
 from geodp.showing import Row, Shown
 from geodp.solver.mean import check_means
@@ -126,6 +127,7 @@ class ChainPlan(Shown):
         ]
 
 
+@takes()
 def plan_chain(
     outer: Ball | Manifold,
     n: int,

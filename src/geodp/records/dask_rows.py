@@ -20,7 +20,7 @@ from geodp.inputs import Array
 from geodp.manifolds import Manifold
 from geodp.records.chunks import changed, failed, is_dask
 from geodp.records.dask_arrays import boxed, map_rows, sums
-from geodp.records.labels import Indices, check_length
+from geodp.records.labels import Indices, check_length, joined
 from geodp.records.persons import EachPerson, Persons, chosen_rows
 from geodp.records.rows import check_known
 from geodp.records.sums import Stack
@@ -45,16 +45,13 @@ def read_blocks(x: da.Array, labels: tuple[Any, ...], manifold: Manifold, most: 
     aligned = [label if math.isnan(label.shape[0]) else label.rechunk((x.chunks[0],)) for label in beside]
     found = gather(map_rows(_ReadBlock(key, keep), x, *aligned))
     read = iter(zip(*(cells for _, cells in found), strict=True))
-    joined = [
-        np.concatenate([np.empty(0, dtype=object), *(cells.astype(object) for cells in next(read))]) if is_dask(label) else label
-        for label in labels
-    ]
+    both = [joined(next(read)) if is_dask(label) else label for label in labels]
     parts = [part for part, _ in found]
     if keep:
-        return np.concatenate(parts), int(x.shape[0]), joined
+        return np.concatenate(parts), int(x.shape[0]), both
     marks: NDArray[Any] = np.empty(len(parts), dtype=object)
     marks[:] = parts
-    return _blockwise(_Unchanged(key), x, marks, x.shape[1:]), int(x.shape[0]), joined
+    return _blockwise(_Unchanged(key), x, marks, x.shape[1:]), int(x.shape[0]), both
 
 
 def select_blocks(x: da.Array, manifold: Manifold, keep: Indices, padding: int = 0) -> da.Array:

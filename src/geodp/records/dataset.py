@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, TypedDict, Unpack, final, get_args
 
 import numpy as np
 
 from geodp.files import Found, chosen_columns
+from geodp.files.images import is_one_image
 from geodp.files.options import ReadOptions
-from geodp.files.parts import open_parts
-from geodp.inputs import describe, refuse_unreadable
+from geodp.files.parts import are_images, open_parts
+from geodp.inputs import callers_level, describe, refuse_unreadable
 from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
 from geodp.privacy.neighbours import Change, Labels, UnitIn
 from geodp.records.chunks import count_records, is_dask, with_errors_hidden
-from geodp.records.labels import Indices, by_appearance, code_of_names, group_names, in_order, key_of, sorted_names
+from geodp.records.labels import Indices, by_appearance, group_names, in_order, key_of, places_of, sorted_names
 from geodp.records.persons import Persons, numbered, persons_of
 from geodp.records.rows import Rows, check_known, read_rows, select_records
 from geodp.records.sources import Columns, is_column, load
@@ -57,19 +59,20 @@ class Dataset:
     Parameters
     ----------
     x
-        The records, as for :func:`geodp.frechet_mean`: arrays, data frames, or the name of a file.
+        The records, as for :func:`geodp.frechet_mean`: arrays, data frames, the name of a file or directory, or a list of files.
     unit
-        The id of the person that each record belongs to: numbers or texts, or the name of their column. Each person then
-        counts once among ``n``: the records of a person are averaged first. *Neighbours* differ by all records of one person,
-        however many. In an array the records may come in any order; in chunks and Dask arrays those of a person must come
-        together. A function may return the ids in chunks. The number of persons is public (unless ``neighbours`` says
-        otherwise). The number of records is not published, but somebody who can measure time and memory may guess it. Records
-        without an id are left out.
+        The id of the person that each record belongs to: numbers or texts, or the name of their column, of a level of the index
+        of a data frame, or of a coordinate of an xarray array. Each person then counts once among ``n``: the records of a person
+        are averaged first. *Neighbours* differ by all records of one person, however many. In an array the records may come in
+        any order; in chunks and Dask arrays those of a person must come together. A function may return the ids in chunks, in
+        the order of the records. The number of persons is public (unless ``neighbours`` says otherwise). The number of records
+        is not published, but somebody who can measure time and memory may guess it. A record without an id counts as a person
+        of its own, whose only record is invalid. Of several images each is a person: ``unit="image"``.
     neighbours
         ``"replace"``: neighbours have equally many records (or persons), so their number is public. ``"add-remove"``: one has
         one more than the other, so the number is private, and a noisy count is part of the release and of its cost.
     by
-        The group of each record, or the name of the column of groups. There is then one release for each group, and all
+        The group of each record, or the name of their column. There is then one release for each group, and all
         together cost as much as one, because every record, or person, is in only one group.
     groups
         The names of the groups. They are public, and each group gets a release, even if it has no records.
@@ -79,9 +82,17 @@ class Dataset:
         count is part of each release. Replacing one record changes two groups, so each gets half of the privacy (with
         ``neighbours="add-remove"`` nothing is halved). Records whose label is not in ``groups`` are left out silently. A person
         belongs to the group of their first record.
-    columns, layout, header, mask
+    unit_in
+        ``"one group"``: each person is in one group. ``"all groups"``: a person may be in every group, with records in each,
+        such as a patient in whom many regions were measured. The privacy is then divided over the groups. Do not name persons by
+        group instead, such as "region 3, person 7": that would protect one region of a person and not the person.
+    columns, layout, header, mask, atlas
         How columns become points, as for :func:`geodp.files.read_records`. Arrays whose rows are not yet points, such as upper
-        triangles, need a ``layout``. The columns of ``unit`` and ``by`` hold no coordinates.
+        triangles, need a ``layout``. The columns of ``unit`` and ``by`` hold no coordinates. An ``atlas`` is a public image of
+        the number of the region of each voxel: the regions are then the groups (``by="region"``), and voxels of region 0 are
+        left out.
+
+    Labels with an index, such as a column of another data frame, find their records by it.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere, private_mean
@@ -108,6 +119,10 @@ class Dataset:
     written: Notation | None = None
 
     def __post_init__(self) -> None:
+        if self.unit is None and are_images(self.x):
+            object.__setattr__(self, "unit", "image")
+        if self.by is None and self.atlas is not None:
+            object.__setattr__(self, "by", "region")
         if self.neighbours not in get_args(Change):
             raise ValueError(f"neighbours must be 'replace' or 'add-remove' but is {describe(self.neighbours)}")
         if self.labels not in get_args(Labels):
@@ -174,6 +189,12 @@ class Dataset:
 
     def load(self, manifold: Manifold) -> Dataset:
         """The same data set with its records as points of the manifold, and with its labels beside them."""
+        if self.unit is None and is_one_image(self.x):
+            warnings.warn(
+                "the records of one image are voxels of one person, and each is protected by itself: give a list of images, "
+                "one a person, or say in unit whose each voxel is",
+                stacklevel=callers_level(),
+            )
         how: Any = {name: getattr(self, name) for name in ("columns", "layout", "header", "mask", "atlas")}
         return self._filled(load(self.x, manifold, self._named, **how))
 
@@ -190,6 +211,10 @@ class Dataset:
         )
         who: Any = {name: getattr(self, name) for name in ("neighbours", "groups", "labels", "unit_in")}
         return Dataset(found.x, unit, by=by, written=found.written or self.written, **who)
+
+    def without_groups(self) -> Dataset:
+        """The same records and persons, of no groups."""
+        return replace(self, by=None, groups=None, labels="public", unit_in="one group")
 
     def __repr__(self) -> str:
         said = [f"{name}=..." for name in ("unit", "by") if getattr(self, name) is not None]
@@ -259,8 +284,8 @@ class Members:
 def _codes_of_groups(rows: Rows, data: Dataset) -> tuple[Indices, list[Any]]:
     """The number of each record's group, -1 for a record in none, and the names of the groups."""
     assert rows.groups is not None
-    names = sorted_names(rows.named.labels) if data.groups is None else list(data.groups)
-    groups = code_of_names(rows.named, names)[rows.groups]
+    names = sorted_names(rows.labels) if data.groups is None else list(data.groups)
+    groups = places_of(rows.labels, names)[rows.groups]
     if data.labels == "public" and (groups < 0).any():
         raise ValueError(f"some labels in by are not among the {len(names)} groups: name all groups, or leave those records out")
     return groups, names

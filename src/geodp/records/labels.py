@@ -10,7 +10,7 @@ import sys
 from collections.abc import Hashable, Iterable, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
-from typing import Any, final
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -65,9 +65,7 @@ def _key_of(label: Any) -> str:
 def read_labels(labels: Any, name: str, x: Any = None) -> NDArray[Any]:
     """Labels as one array in memory, in the order of the records ``x`` if both have an index."""
     if callable(labels) and not hasattr(labels, "__array__"):
-        chunks = [read_labels(chunk, name) for chunk in each_guarded(labels)]
-        # as objects: in one array of a common type, one text would turn the numbers of all other records into texts
-        return np.concatenate([np.empty(0, dtype=object), *(chunk.astype(object) for chunk in chunks)])
+        return joined([read_labels(chunk, name) for chunk in each_guarded(labels)])
     with hiding_error_text():
         if is_of(labels, "dask") or is_of(labels, "dask_expr"):
             labels = labels.compute()
@@ -148,34 +146,33 @@ def index_level(x: Any, name: Any) -> NDArray[Any] | None:
         return _cells(x.coords[name].values) if along else None
 
 
-@final
-class Coder:
-    """Whole numbers for labels: equal for equal labels, -1 for a missing one."""
-
-    def __init__(self) -> None:
-        #: The first label of each number.
-        self.labels: list[Any] = []
-        self._codes: dict[str, int] = {"": -1}
-        self._texts: dict[str, int] = {}
-
-    def __call__(self, labels: NDArray[Any]) -> Indices:
-        if labels.dtype.kind not in "iubfUS":
-            return np.array([self._code(label) for label in labels.tolist()], dtype=np.int64)
+def coded(labels: NDArray[Any]) -> tuple[Indices, list[Any]]:
+    """A whole number for each label, equal for equal labels and -1 for a missing one; and the first label of each number."""
+    if labels.dtype.kind in "iubf":
         found, which = np.unique(labels, return_inverse=True)
-        return np.array([self._code(text_of(label)) for label in found.tolist()], dtype=np.int64)[which]
-
-    def _code(self, label: Any) -> int:
-        known = self._texts.get(label) if type(label) is str else None
-        if known is not None:
-            return known
-        key = key_of(label)
-        code = self._codes.get(key)
+        count = len(found) - int(np.isnan(found).sum())  # not a number comes last
+        return np.where(which < count, which, -1), found[:count].tolist()
+    if labels.dtype.kind in "US":
+        found, which = np.unique(labels, return_inverse=True)
+        codes, first = coded(as_objects([text_of(label) for label in found.tolist()]))
+        return codes[which], first
+    known, texts, first = {"": -1}, dict[str, int](), list[Any]()
+    out = np.empty(len(labels), dtype=np.int64)
+    for i, label in enumerate(labels.tolist()):
+        code = texts.get(label) if type(label) is str else None
         if code is None:
-            code = self._codes[key] = len(self.labels)
-            self.labels.append(label)
-        if type(label) is str:
-            self._texts[label] = code
-        return code
+            code = known.setdefault(key_of(label), len(first))
+            first += [label] if code == len(first) else []
+            if type(label) is str:
+                texts[label] = code
+        out[i] = code
+    return out, first
+
+
+def joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Labels in one array. In one of a common type, one text would turn the numbers of all other records into texts."""
+    kinds = {part.dtype if part.dtype.kind not in "US" else part.dtype.kind for part in parts}
+    return np.concatenate(parts if len(kinds) == 1 else [np.empty(0, dtype=object), *(part.astype(object) for part in parts)])
 
 
 def by_appearance(numbers: Indices) -> Indices:
@@ -187,10 +184,10 @@ def by_appearance(numbers: Indices) -> Indices:
     return rank[which]
 
 
-def code_of_names(coder: Coder, names: Iterable[Any]) -> Indices:
-    """For each number of a coder, which of the names it is the label of; -1 if of none."""
+def places_of(labels: Iterable[Any], names: Iterable[Any]) -> Indices:
+    """For each label, which of the names it is; -1 if none, also in the last place, which -1 leads to."""
     place = {key_of(name): i for i, name in enumerate(names)}
-    return np.array([*(place.get(key_of(label), -1) for label in coder.labels), -1], dtype=np.int64)
+    return np.array([*(place.get(key_of(label), -1) for label in labels), -1], dtype=np.int64)
 
 
 def group_names(names: Sequence[Any]) -> list[Hashable]:

@@ -28,7 +28,7 @@ from geodp.records.chunks import (
     is_dask,
     split,
 )
-from geodp.records.labels import Coder, Indices, by_appearance, check_length, read_labels
+from geodp.records.labels import Indices, by_appearance, check_length, coded, joined, read_labels
 
 #: Labelled records up to this many bytes are kept from the read that has their labels.
 _KEPT_BYTES = 1 << 29
@@ -45,13 +45,13 @@ class Rows:
     count: int
     persons: Indices | None
     groups: Indices | None
-    #: What tells the label of each number of a group.
-    named: Coder
+    #: The label of each number of a group.
+    labels: list[Any]
 
 
 def read_rows(x: Any, unit: Any, by: Any, manifold: Manifold) -> Rows:
     """The records ``x`` with their persons and groups, of which at least one is given."""
-    coders, sorted_by_person = (Coder(), Coder()), not isinstance(x, np.ndarray)
+    in_chunks = not isinstance(x, np.ndarray)
     if is_dask(x):
         from geodp.records.dask_rows import read_blocks
 
@@ -61,16 +61,20 @@ def read_rows(x: Any, unit: Any, by: Any, manifold: Manifold) -> Rows:
         labels = [unit, by]
     else:
         x, count, labels = _read_stream(x, (unit, by), manifold)
-    codes: list[Indices | None] = [None, None]
-    for i, (name, label) in enumerate(zip(("unit", "by"), labels, strict=True)):
-        if label is not None:
-            cells = read_labels(label, name)
-            check_length(cells, name, count)
-            codes[i] = coders[i](cells)
-    if codes[0] is not None and sorted_by_person:
-        _check_together(codes[0])
-        codes[0] = by_appearance(codes[0])
-    return Rows(x, count, codes[0], codes[1], coders[1])
+    persons, _ = _coded(labels[0], "unit", count)
+    groups, found = _coded(labels[1], "by", count)
+    if persons is not None and in_chunks:
+        _check_together(persons)
+        persons = by_appearance(persons)
+    return Rows(x, count, persons, groups, found)
+
+
+def _coded(labels: Any, name: str, count: int) -> tuple[Indices | None, list[Any]]:
+    if labels is None:
+        return None, []
+    cells = read_labels(labels, name)
+    check_length(cells, name, count)
+    return coded(cells)
 
 
 def _check_together(persons: Indices) -> None:
@@ -89,18 +93,15 @@ def _read_stream(x: Any, labels: tuple[Any, Any], manifold: Manifold) -> tuple[A
     for points, cells in source:
         for label, parts in zip(labels, found, strict=True):
             if isinstance(label, LabelOf):
-                parts.append(cells[label.place].astype(object))
+                parts.append(cells[label.place])
         for chunk in split([points], manifold, np.empty):
             seen.update(chunk.tobytes())
             count += len(chunk)
             kept = [*kept, chunk] if count * size <= _KEPT_BYTES else []
-    joined = [
-        np.concatenate([np.empty(0, dtype=object), *parts]) if isinstance(label, LabelOf) else label
-        for label, parts in zip(labels, found, strict=True)
-    ]
+    both = [joined(parts) if isinstance(label, LabelOf) else label for label, parts in zip(labels, found, strict=True)]
     if count * size <= _KEPT_BYTES:
-        return np.concatenate([np.empty((0, *manifold.point_shape)), *kept]), count, joined
-    return Stream(lambda: _read_again(x, manifold, seen.digest()), count), count, joined
+        return np.concatenate([np.empty((0, *manifold.point_shape)), *kept]), count, both
+    return Stream(lambda: _read_again(x, manifold, seen.digest()), count), count, both
 
 
 def _read_again(x: Any, manifold: Manifold, expected: bytes) -> Iterator[Array]:

@@ -23,7 +23,7 @@ from geodp.inputs import Array, as_numpy, is_array_like, is_rotation
 from geodp.manifolds import Manifold, Rotations
 from geodp.manifolds.notation import Notation
 from geodp.records.chunks import Labelled, LabelOf, as_array, axes_of_first, hiding_error_text, is_dask
-from geodp.records.labels import index_level
+from geodp.records.labels import index_level, joined
 
 #: Files in parts are read into memory if their points take at most this many bytes.
 _KEPT_BYTES = 1 << 29
@@ -95,8 +95,8 @@ class _Source:
         if 8 * parts.rows * math.prod(self.manifold.point_shape) > _KEPT_BYTES:
             return Found(Labelled(lambda: (read() for read in readers)), self._labels_of_chunks(), parts.written)
         read = [reader() for reader in readers]
-        labels = [np.concatenate([cells[i].astype(object) for _, cells in read]) for i in range(len(self.labels))]
-        return Found(np.concatenate([points for points, _ in read]), cast(Any, labels), parts.written)
+        labels = [joined([cells[i] for _, cells in read]) for i in range(len(self.labels))]
+        return Found(np.concatenate([points for points, _ in read]), labels, parts.written)
 
     def _from_frame(self, x: Any, frame: Any) -> Found:
         """The columns of a frame; a label may also be a level of its index."""

@@ -7,7 +7,7 @@ that of the records (the Fréchet mean is 1-Lipschitz in the Wasserstein distanc
 R)``: move the records along their geodesics; the mean moves with velocity ``H^-1 mean(D log_m x_i')``, with ``|D log_m| <= 2R/sin
 2R`` and ``H >= R cot R`` (:func:`geodp.sensitivity` has the bound on ``H``; here ``kappa = 1``).
 
-*What is counted.* There is a second public radius ``R``, half as large again as the first where that can be. A record counts by
+*What is counted.* There is a second public radius ``R``, two fifths larger than the first where that can be. A record counts by
 ``a(x)/(R - r)``, and by 1 if it is beyond ``R``. So the bound is about the records with those beyond ``R`` moved to it, and the
 mean of these numbers also bounds the share of those beyond. A record that is not a point counts as invalid; it counts as the
 centre in the mean.
@@ -22,10 +22,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Unpack, final, overload
 
 import numpy as np
 
+from geodp.arithmetic.bracketing import zero_between
 from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball, checked_ball
@@ -41,6 +43,9 @@ from geodp.verdict import percent
 
 #: Coordinates are multiples of this.
 _GRID = 2.0**-20
+#: The second radius is larger than the first by this part of it. The wider the gap, the more noise is in what clipping did; the
+#: narrower, the fewer records outside are taken at their distance.
+_GAP = 0.4
 #: The corner of the triangle for invalid records.
 _INVALID = (0.5, math.sqrt(0.75))
 #: How the number of invalid records, and the sum of the numbers of the others, follow from a sum of points.
@@ -158,16 +163,23 @@ class Coverage(Statistic):
     def codomain(self) -> Manifold:
         return Euclidean(2)
 
-    @property
+    @cached_property
     def outer(self) -> float:
-        """The second radius: half as large again as the first, but no more than half way to the largest one."""
-        radius = self.ball.radius
-        return min(1.5 * radius, 0.5 * (radius + self.ball.max_radius))
+        """The second radius: two fifths larger than the first, or less, where curvature makes more of what lies between them."""
+        radius, curvature = self.ball.radius, self.ball.manifold.curvature
+        most = min((1.0 + _GAP) * radius, 0.5 * (radius + self.ball.max_radius))
+
+        def excess(outer: float) -> float:
+            return (outer - radius) * _amplification(curvature, outer) - 0.5 * _GAP * radius
+
+        if curvature == 0.0 or excess(most) <= 0.0:
+            return most
+        return zero_between(excess, radius, most, absolute=1e-12)
 
     @property
     def amplification(self) -> float:
         """How much farther a mean may move than its records do on average."""
-        return math.cos(math.sqrt(self.ball.manifold.curvature) * self.outer) ** -2.0
+        return _amplification(self.ball.manifold.curvature, self.outer)
 
     def sensitivity(self, n: int) -> float:
         # coordinates are rounded, those of a person twice
@@ -188,6 +200,10 @@ class Coverage(Statistic):
             return np.round(np.where(valid[:, None], inside, np.array(_INVALID)) / _GRID) * _GRID
 
         return sum_over(source, ball.manifold, points, n, of_person=_rounded)
+
+
+def _amplification(curvature: float, radius: float) -> float:
+    return math.cos(math.sqrt(curvature) * radius) ** -2.0
 
 
 def _rounded(rows: Array, starts: Indices) -> Array:
