@@ -34,7 +34,7 @@ import numpy as np
 
 from geodp.arithmetic.gamma import gamma_quantile
 from geodp.inputs import Array
-from geodp.manifolds import Manifold
+from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 
 #: Radii of the first scale: each is this many times smaller than the one before.
@@ -59,6 +59,21 @@ _SETTLED = 0.1
 _WAY, _COUNTS = (0.65, 0.4), (0.6, 1.0)
 #: Thresholds are not below this part of the first one.
 _FINEST = 1e-10
+
+
+#: The radius of the wide ball to start from if nothing is said: on matrices a factor of 1e13 either way.
+OUTER = 30.0
+
+
+def start_on(manifold: Manifold, outer: float | None = None) -> Ball | Manifold:
+    """What a search starts from: the manifold if it has a cut locus, else a wide ball about its origin."""
+    if math.isfinite(manifold.injectivity_radius):
+        if outer is not None:
+            raise ValueError(f"on {manifold} a search needs no outer radius: leave it out")
+        return manifold
+    if outer is None and isinstance(manifold, Euclidean):
+        raise ValueError(f"nobody can know how far from 0 points of {manifold} are: give outer=, a radius that holds the records")
+    return Ball(manifold, manifold.origin, OUTER if outer is None else outer)
 
 
 # ---------------------------------------------------------------------- rows of records

@@ -37,10 +37,22 @@ from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.noise.mechanism import Noise
 from geodp.noise.selection import Choice, Selection
-from geodp.privacy.cost import Cost, GaussianCost, PureCost, gaussian_shift, pure_epsilon
-from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP
-from geodp.programs.descent import RADII, Check, Descent, Gradient, Median, Request, Scale, closeness, counted, lifted, on_grid
-from geodp.programs.found import start_on
+from geodp.privacy.cost import Cost, GaussianCost, PureCost, concentrated_rho, gaussian_shift, pure_epsilon
+from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
+from geodp.programs.descent import (
+    RADII,
+    Check,
+    Descent,
+    Gradient,
+    Median,
+    Request,
+    Scale,
+    closeness,
+    counted,
+    lifted,
+    on_grid,
+    start_on,
+)
 from geodp.receipt import QUANTILES, GroupedRelease, Receipt, about_point
 from geodp.records.dataset import GroupOptions
 from geodp.records.sums import sum_over
@@ -144,12 +156,35 @@ def descents(
         found.append((Descent(place, n, epsilon, True, threshold, guarantee), PureCost(epsilon)))
     if (shift := gaussian_shift(privacy)) is not None:
         found.append((Descent(place, n, 0.5 * shift**2, False, threshold, guarantee), GaussianCost(shift)))
-    spread = _TYPICAL * place.radius if isinstance(place, Ball) else 0.1 * place.diameter
+    return min(found, key=lambda each: _likely_error(each[0]))
 
-    def worse(each: tuple[Descent, Cost]) -> tuple[float, float]:
-        return max(1.0, each[0].enough(spread) / n), each[0].expected_error(spread)
 
-    return min(found, key=worse)
+def in_one_notion(place: Ball | Manifold, n: int, privacy: Privacy) -> Privacy:
+    """Approximate privacy as one epsilon or one rho, whichever suits a descent better. Its parts then add up to the whole.
+
+    Steps that are accounted in parts of one epsilon, or of one rho, need less noise than with parts of epsilon and of delta.
+    """
+    return min(notions(privacy), key=lambda each: _likely_error(descents(place, n, each)[0]))
+
+
+def notions(privacy: Privacy) -> list[Privacy]:
+    """The single numbers that a program may be accounted in so that it keeps the privacy."""
+    if not isinstance(privacy, ApproximateDP):
+        return [privacy]
+    return [PureDP(pure_epsilon(privacy)), ZeroConcentratedDP(concentrated_rho(privacy) or 0.0)]
+
+
+def shortage(descent: Descent) -> float:
+    """How many times as many records a descent needs to arrive nine times in ten, at least 1; if they spread as usual."""
+    return max(1.0, descent.enough(_usual_spread(descent.place)) / descent.n)
+
+
+def _usual_spread(place: Ball | Manifold) -> float:
+    return _TYPICAL * place.radius if isinstance(place, Ball) else 0.1 * place.diameter
+
+
+def _likely_error(descent: Descent) -> tuple[float, float]:
+    return shortage(descent), descent.expected_error(_usual_spread(descent.place))
 
 
 def descend(plan: ProgramPlan, descent: Descent, total: Cost) -> Generator[tuple[Plan, ...], list[Array], Found]:
