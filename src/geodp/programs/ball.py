@@ -70,6 +70,8 @@ _MOST_TRIES = 400
 _FARTHEST = 20.0
 #: A radius is chosen if this part of the records is enough to tell it; otherwise it follows from the scale.
 _TELLING = 0.1
+#: Clipping all around costs less than what all clipped records on one side do: so many times as many may be outside.
+_LOOSE = 2.0
 #: Radii that follow from a scale leave no fewer records outside than this part.
 _LEAST_OUTSIDE = 0.02
 
@@ -197,7 +199,7 @@ class Search(ProgramPlan):
 
     *Which steps.* If the records are too few to tell a radius, the median alone; otherwise a radius is chosen about it.
 
-    *Approximate privacy* is not split: the whole search is accounted in one rho or in one epsilon
+    *Approximate privacy* is not split: the whole search is accounted in one mu or in one epsilon
     (:func:`geodp.programs.median.in_one_notion`).
     """
 
@@ -273,7 +275,7 @@ class Search(ProgramPlan):
     def _radius_of(self, median: Median) -> float:
         """The radius for normal records with that scale: it balances clipping and noise, too."""
         d = self.manifold.dim
-        outside = min(max(balanced(self.then, self.manifold) / self.n, _LEAST_OUTSIDE), 0.5)
+        outside = min(max(_LOOSE * balanced(self.then, self.manifold) / self.n, _LEAST_OUTSIDE), 0.5)
         radius = median.scale * math.sqrt(gamma_quantile(0.5 * d, 1.0 - outside) / gamma_quantile(0.5 * d, 0.5))
         return math.hypot(radius, median.noise)
 

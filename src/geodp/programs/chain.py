@@ -19,6 +19,7 @@ from geodp.privacy.cost import Cost, compose
 from geodp.privacy.notions import Privacy, privacy_of
 from geodp.programs.ball import Search, balanced, plan_search, radius_target
 from geodp.programs.found import portions
+from geodp.programs.median import notions
 from geodp.release import takes
 from geodp.request import Plan, Request
 from geodp.showing import Row, Shown
@@ -176,7 +177,7 @@ def plan_chain(
 
 
 def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread: float, layout: str | None) -> ChainPlan:
-    _, part, rest = portions(outer, n, whole, find)
+    _, part, rest = portions(outer, n, notions(whole), find)
     search = plan_search(outer, n, part, rest)
     manifold = search.manifold
     center = outer.center if isinstance(outer, Ball) else manifold.origin

@@ -26,7 +26,7 @@ from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.privacy.cost import Cost, cost_of, gaussian_shift, laplace_ratio, pure_epsilon
 from geodp.privacy.neighbours import Unit
-from geodp.privacy.notions import Privacy
+from geodp.privacy.notions import GaussianDP, Privacy, PureDP
 from geodp.privacy.splitting import split
 from geodp.programs.ball import EnclosingBall, in_ball, wide_ball
 from geodp.programs.descent import start_on
@@ -51,8 +51,8 @@ class Portions(NamedTuple):
     rest: Privacy
 
 
-def portions(start: Ball | Manifold, n: int, privacy: Privacy, find: float | None = None) -> Portions:
-    """The parts of the privacy, in one notion: with the least noise for a mean among those with which the search arrives.
+def portions(start: Ball | Manifold, n: int, kept: list[Privacy], find: float | None = None) -> Portions:
+    """The parts of the privacy, in one of the notions: with the least noise for a mean among those with which the search arrives.
 
     If none of them is enough to arrive, half of the privacy goes to the search.
     """
@@ -66,7 +66,7 @@ def portions(start: Ball | Manifold, n: int, privacy: Privacy, find: float | Non
         return shortage(descents(start, n, each.search)[0]), min(least)
 
     parts = FINDS if find is None else (find,)
-    found = (Portions(part, *split(one, [part, 1.0 - part])) for one in notions(privacy) for part in parts)
+    found = (Portions(part, *split(one, [part, 1.0 - part])) for one in kept for part in parts)
     return min(found, key=badness)
 
 
@@ -120,7 +120,14 @@ class InFoundBall(Statistic):
         return replace(request, statistic=statistic, privacy=self.portions(request, sizes[0]).search, **one)
 
     def portions(self, request: Request, n: int) -> Portions:
-        return portions(self.start, n, request.privacy, self.find)
+        """The parts of the privacy, in a notion in which the noise that was asked for exists."""
+        no_epsilon, no_mu = request.law == "gaussian", request.law == "laplace" or request.mechanism == "intrinsic"
+        kept = [
+            each
+            for each in notions(request.privacy)
+            if not (no_epsilon and isinstance(each, PureDP)) and not (no_mu and isinstance(each, GaussianDP))
+        ]
+        return portions(self.start, n, kept or [request.privacy], self.find)
 
     def later(self, request: Request, ball: Ball, sizes: tuple[int, ...]) -> Request:
         """The request for the statistic in the ball that was found."""

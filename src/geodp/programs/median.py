@@ -37,8 +37,8 @@ from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.noise.mechanism import Noise
 from geodp.noise.selection import Choice, Selection
-from geodp.privacy.cost import Cost, GaussianCost, PureCost, concentrated_rho, gaussian_shift, pure_epsilon
-from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
+from geodp.privacy.cost import Cost, GaussianCost, PureCost, gaussian_shift, pure_epsilon
+from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP
 from geodp.programs.descent import (
     RADII,
     Check,
@@ -160,18 +160,21 @@ def descents(
 
 
 def in_one_notion(place: Ball | Manifold, n: int, privacy: Privacy) -> Privacy:
-    """Approximate privacy as one epsilon or one rho, whichever suits a descent better. Its parts then add up to the whole.
+    """Approximate privacy as one epsilon or one mu, whichever suits a descent better. Its parts then add up to the whole.
 
-    Steps that are accounted in parts of one epsilon, or of one rho, need less noise than with parts of epsilon and of delta.
+    Steps that are accounted in parts of one epsilon, or of one mu, need less noise than with parts of epsilon and of delta.
     """
     return min(notions(privacy), key=lambda each: _likely_error(descents(place, n, each)[0]))
 
 
 def notions(privacy: Privacy) -> list[Privacy]:
-    """The single numbers that a program may be accounted in so that it keeps the privacy."""
+    """The single numbers that a program may be accounted in so that it keeps the privacy.
+
+    The mu is that of the exact curve, which is less strict than any rho: it suits programs of Gaussian noise.
+    """
     if not isinstance(privacy, ApproximateDP):
         return [privacy]
-    return [PureDP(pure_epsilon(privacy)), ZeroConcentratedDP(concentrated_rho(privacy) or 0.0)]
+    return [PureDP(pure_epsilon(privacy)), GaussianDP(gaussian_shift(privacy) or 0.0)]
 
 
 def shortage(descent: Descent) -> float:
