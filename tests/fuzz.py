@@ -1068,6 +1068,10 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     )
     | manifold_texts.filter(lambda text: len(text) < 200),
     "radius": st.sampled_from(["0.5"] * 6 + ["0", "-1", "nan", "inf", "2", "1e-300", "x"]),
+    "wide": st.sampled_from(["0.5", "30", "0", "-1", "nan", "inf", "x"]),
+    "clusters": st.sampled_from(["2"] * 4 + ["1", "0", "-1", "x"]),
+    "rounds": st.sampled_from(["1", "3", "0", "101", "-1", "x"]),
+    "reach": st.sampled_from(["0.2", "0", "-1", "nan", "1e300", "x"]),
     "epsilon": st.sampled_from(["2"] * 6 + ["0", "-1", "nan", "inf", "1e-300", "1e300", "x", "0.1", "1e10"]),
     "delta": st.sampled_from(["1e-6"] * 4 + ["0", "1", "-1e-6", "nan", "1e-300", "x"]),
     "rho": st.sampled_from(["0.1"] * 4 + ["0", "-1", "nan", "inf", "1e-300", "1e300", "x"]),
@@ -1082,6 +1086,7 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     "columns": st.sampled_from(["0,1,2"] * 4 + ["2, 1, 0", "0", "0,0,0", "9", "-1", "x, y, z", "", ","]),
     "layout": _layout_names,
     "mask": st.sampled_from(["good.csv", "no.nii", "folder", ""]),
+    "atlas": st.sampled_from(["good.csv", "no.nii", "folder", ""]),
     "bound": st.sampled_from(["sharp", "sharp", "reimherr2021", "blunt", ""]),
     "ledger": st.sampled_from(["sqlite:///cli.db"] * 4) | ledger_urls,
     "dataset": st.sampled_from(["d"] * 4 + ["e", "", "\n", "[bold]"]),
@@ -1098,6 +1103,7 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     "by": st.sampled_from(["0", "x", "site", ""]),
     "groups": st.sampled_from(["a, b", "1", ",", ""]),
     "labels": st.sampled_from(["public", "private", "secret", ""]),
+    "unit_in": st.sampled_from(["one group", "all groups", "no group", ""]),
     "coverage": st.sampled_from(["0.05", "0", "0.9", "-1", "nan", "x"]),
     "ball": st.sampled_from(["good.csv", "secret.npy", "no.json", "folder", ""]),
     "spread": st.sampled_from(["0.5", "0", "-1", "nan", "1e300", "x", "no.json", "good.csv", "folder"]),
@@ -1181,11 +1187,11 @@ def without_value(text: str) -> str:
     with contextlib.suppress(ValueError):
         stored = json.loads(text)
         if isinstance(stored, dict):
-            for name in ("value", "draws", "error", "verdict", "layout", "in_units"):  # computed from the value
+            for name in ("value", "centers", "draws", "error", "verdict", "layout", "in_units"):  # computed from the value
                 stored.pop(name, None)
         if isinstance(stored, list):
             for charge in stored:
-                for name in ("value", "draws", "verdict", "layout", "in_units"):
+                for name in ("value", "centers", "draws", "verdict", "layout", "in_units"):
                     (charge.get("receipt") or {}).pop(name, None)
         return json.dumps(stored)
     if text.startswith("PRIVATE ") and "\n  privacy " in text:

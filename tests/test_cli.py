@@ -37,6 +37,7 @@ from geodp.cli.options import MANIFOLDS
 from geodp.inputs import Array
 from geodp.manifolds.registry import registered
 from geodp.programs.ball import BallRelease
+from geodp.receipt import receipt_from_json
 
 pandas = pytest.importorskip("pandas", reason="pandas writes the files of these tests")
 pytest.importorskip("pyarrow", reason="pyarrow reads and writes Parquet")
@@ -267,6 +268,31 @@ def test_the_bound_of_the_paper_can_be_asked_for(directions: Path) -> None:
     said = json.loads(run("mean", directions, *SPHERE, "-e", 1, "--bound", "reimherr2021", "--json").stdout)
     assert said["bound"] == "reimherr2021"
     assert said["scale"] > 1.2 * 2.0 * np.tan(0.5) / 200
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("mean", SPHERE),
+        ("coverage", SPHERE),
+        ("variance", SPHERE),
+        ("covariance", SPHERE),
+        ("kmeans", (*SPHERE, "--clusters", 2)),
+        ("average", SPHERE[:2]),
+        ("ball", SPHERE[:2]),
+    ],
+)
+def test_every_release_is_written_drawn_charged_and_read_back(
+    command: str, more: tuple[object, ...], directions: Path, url: str, tmp_path: Path
+) -> None:
+    out, plot = tmp_path / "release.json", tmp_path / "release.png"
+    done = run(command, directions, *more, "-e", 0.5, "--out", out, "--plot", plot, "--ledger", url, "--dataset", "d")
+    assert done.exit_code == 0, done.stderr
+    assert f"{receipt_from_json(out.read_text())}\n" == done.stdout
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert Ledger(url).spent("d") == 0.5
+    if command != "ball":
+        assert "leave out --by" in fails(command, directions, *more, "-e", 0.5, "--plot", plot, "--by", 0)
 
 
 def test_one_record_is_enough_where_the_law_exists(tmp_path: Path) -> None:

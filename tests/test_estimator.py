@@ -250,7 +250,7 @@ def test_fits_in_other_processes_are_counted_with_the_others() -> None:
 def test_the_file_that_counts_is_removed_with_the_estimator() -> None:
     model = PrivateFrechetMean("Sphere(2)", radius=0.5, epsilon=1.0).fit(flat_records(Sphere(2)))
     sent = pickle.loads(pickle.dumps(model))
-    path = model._count._path
+    path = model.fits._path
     assert path is not None
     assert path.exists()
     assert set(json.loads(path.read_text())) == set(model.cost_.to_dict())

@@ -45,11 +45,19 @@ from geodp.noise.selection import Selection
 from geodp.privacy.cost import SelectionCost
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
 from geodp.privacy.splitting import split
+<<<<<<< HEAD
 from geodp.programs.ball import BallRelease, plan_search, possible_radii
 from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond
+=======
+from geodp.programs.ball import BallRelease, cubes_for, median_scores, plan_search, possible_radii
+from geodp.programs.cells import Cube, Cubes, Scored, weight
+from geodp.records.dataset import Dataset
+from geodp.records.sums import rows_over
+from geodp.statistics.average import Average, averaging_space
+from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond, histograms
+>>>>>>> answers
 from geodp.statistics.coverage import Coverage
 from geodp.statistics.frechet import Mean
-from geodp.statistics.projected import ProjectedMean, embedding_of
 from geodp.testing import random_points
 
 COMPACT: list[Manifold] = [
@@ -182,7 +190,7 @@ def test_one_record_changes_every_count_by_at_most_one(manifold: Manifold) -> No
 
 @every_compact
 def test_one_record_moves_the_mean_vector_by_no_more_than_the_diameter_over_n(manifold: Manifold) -> None:
-    statistic, n = ProjectedMean(manifold), 40
+    statistic, n = Average(manifold), 40
     for seed in range(8):
         x, y = neighbours(manifold, seed)
         means = [statistic.compute(data, n) for data in (x, y)]
@@ -191,7 +199,7 @@ def test_one_record_moves_the_mean_vector_by_no_more_than_the_diameter_over_n(ma
 
 @every_compact
 def test_the_diameter_of_an_embedding_is_reached_and_not_passed(manifold: Manifold) -> None:
-    embedding = embedding_of(manifold)
+    embedding = averaging_space(manifold)
     rng = np.random.default_rng(1)
     reach = min(4.0, 0.999 * manifold.diameter)
     v = rng.standard_normal((4000, manifold.dim))
@@ -208,7 +216,7 @@ def test_the_diameter_of_an_embedding_is_reached_and_not_passed(manifold: Manifo
 
 @every_compact
 def test_nearest_points_turn_no_further_than_is_said(manifold: Manifold) -> None:
-    embedding, rng = embedding_of(manifold), np.random.default_rng(2)
+    embedding, rng = averaging_space(manifold), np.random.default_rng(2)
     center = far_point(manifold, 0.7, seed=3)
     vector = embedding.write(cluster(manifold, center, 0.6, 200)).mean(axis=0)
     for q in (0.02, 0.1, 0.2):
@@ -236,7 +244,7 @@ def test_a_projected_mean_is_a_point_near_the_records_with_a_true_error_bar(mani
     x = cluster(manifold, center, 0.3, 3000)
     release = private_projected_mean(x, manifold, **given)
     assert manifold.check_point(release.value) is None
-    true = ProjectedMean(manifold).embedding.nearest(ProjectedMean(manifold).compute(x, 3000))
+    true = Average(manifold).space.nearest(Average(manifold).compute(x, 3000))
     # with probability 1 - 1e-9 a release is within this
     assert manifold.raw_dist(true, release.value) <= release.error_quantile(1.0 - 1e-9)
     again = Release.from_json(release.to_json())

@@ -21,6 +21,7 @@ from geodp import (
     GroupedRelease,
     Ledger,
     Sphere,
+    frechet_means,
     private_coverage,
     private_mean,
     private_projected_mean,
@@ -75,6 +76,20 @@ def test_nobody_gets_the_records_of_others_from_a_reader_that_changes_the_order(
     except RecordsError:
         return
     np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_readers_of_records_and_of_persons_must_keep_their_order() -> None:
+    """What belongs together is only known if each of two readers gives the same whenever it is called."""
+    frames = one_with_many()
+    for shuffles in ("records", "persons"):
+        x = Shuffling([frame[["x"]].to_numpy() for frame in frames])
+        unit = Shuffling([frame["who"].to_numpy() for frame in frames])
+        records = x if shuffles == "records" else x.frames
+        persons = unit if shuffles == "persons" else lambda unit=unit: iter(unit.frames)
+        with pytest.raises(RecordsError, match="the records changed between two passes"):
+            private_mean(records, BALL, 1.0, unit=persons)
+    release = private_mean([frame[["x"]].to_numpy() for frame in frames], BALL, EXACT, unit=lambda: iter(unit.frames))
+    np.testing.assert_allclose(release.value, [-0.98], atol=1e-4)
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -293,6 +308,9 @@ def test_labels_with_an_index_find_their_records(option: str) -> None:
     labels = frame["who"] if option == "unit" else frame["site"]
     shuffled = frame.sample(frac=1.0, random_state=1)
     expected = private_mean(frame[["x"]], BALL, EXACT, **{option: labels.to_numpy()})
+    if option == "by":
+        means = frechet_means(shuffled[["x"]], BALL, by=labels)
+        assert [means[name].point[0] for name in ("a", "b")] == [1.0, -1.0]
     for x, own in ((shuffled[["x"]], labels), (frame[["x"]], labels.sample(frac=1.0, random_state=2)), (shuffled["x"], labels)):
         found = private_mean(x, BALL, EXACT, **{option: own})
         if option == "unit":
@@ -322,6 +340,8 @@ def test_labels_may_be_levels_of_an_index_or_coordinates() -> None:
     assert private_mean(frame.set_index(["who", "site"]), BALL, 1.0, unit="who").n == 2
     by = private_mean(frame.set_index(["who", "site"]), BALL, 1.0, by="site")
     assert {name: each.n for name, each in by.items()} == {"n": 2, "s": 1}
+    mixed = private_mean(frame.set_index("site"), BALL, 1.0, unit="who", by="site", unit_in="all groups", columns="x")
+    assert {name: each.n for name, each in mixed.items()} == {"n": 2, "s": 1}
     assert private_mean(frame.drop(columns="site").set_index("who"), BALL, 1.0, unit="who").n == 2
     xarray = pytest.importorskip("xarray")
     array = xarray.DataArray(
@@ -420,13 +440,14 @@ def test_the_privacy_is_divided_over_the_groups_of_a_person(privacy: dict[str, f
         assert each.n == 10 or labels == "private"
     assert release.cost.meets(release.privacy)
     assert not release.cost.meets(next(iter(release.values())).privacy)
-    assert release.neighbours == "replace one person"
-    assert "a person may be in all of them, and each has 1/4 of the privacy" in str(release)
+    assert release.neighbours == ("replace one person, who keeps their group" if labels == "public" else "replace one person")
+    assert "a person may be in every group, so each has 1/4 of the privacy" in str(release)
     again = GroupedRelease.from_json(release.to_json())
     assert str(again) == str(release)
     stored = json.loads(release.to_json())
-    with pytest.raises(ValueError, match="not the JSON text of releases by group"):
-        GroupedRelease.from_json(json.dumps(stored | {"unit_in": "one group"}))
+    stored["request"]["divided"] = 2
+    with pytest.raises(ValueError, match="this is not the JSON text of"):
+        GroupedRelease.from_json(json.dumps(stored))
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -450,7 +471,7 @@ def test_in_each_group_a_person_has_the_records_of_that_group(kind: str, kept: b
 
 def test_private_labels_say_which_group_a_person_is_in() -> None:
     who = OVERLAP | {"labels": "private", "groups": list("wxyz")}
-    assert "a person is in the group of their first record" in str(private_mean(SPREAD, BALL, 1.0, **who))
+    assert "a person counts in the group of their first record" in str(private_mean(SPREAD, BALL, 1.0, **who))
     assert "first record" not in str(private_mean(SPREAD, BALL, 1.0, by=OVERLAP["by"], labels="private", groups=list("wxyz")))
 
 
@@ -472,7 +493,7 @@ def test_directories_are_read_like_one_file(tmp_path: Path, monkeypatch: pytest.
     from geodp.cli import app
 
     for kept in (1 << 29, 0):
-        for limit in ("sources", "rows", "dask_rows"):
+        for limit in ("sources", "rows"):
             monkeypatch.setattr(f"geodp.records.{limit}._KEPT_BYTES", kept)
         for kind in ("csv", "parquet"):
             source = tmp_path / kind

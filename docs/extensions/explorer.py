@@ -26,7 +26,7 @@ from geodp.noise.choice import Candidate, SensitivityBound, Unsuitable, candidat
 from geodp.noise.intrinsic import intrinsic_cost
 from geodp.noise.tangent import tangent_cost
 from geodp.noise.volume import mean_volume
-from geodp.planning import QUANTILES
+from geodp.plans import QUANTILES
 from geodp.privacy.notions import privacy_of
 from geodp.programs.chain import plan_chain
 from geodp.statistics.frechet import Mean

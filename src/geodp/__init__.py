@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from geodp.solver.compiling import compile
     from geodp.solver.many import MeanResults, frechet_means
     from geodp.solver.mean import MeanResult, frechet_mean
+    from geodp.statistics.average import private_average, private_projected_mean
     from geodp.statistics.covariance import private_covariance
     from geodp.statistics.coverage import private_coverage
     from geodp.statistics.frechet import private_mean
-    from geodp.statistics.projected import private_projected_mean
     from geodp.statistics.sensitivity import sensitivity
     from geodp.statistics.summary import private_summary
     from geodp.statistics.variance import private_variance
@@ -108,6 +108,7 @@ __all__ = [
     "frechet_means",
     "plan",
     "plan_chain",
+    "private_average",
     "private_ball",
     "private_covariance",
     "private_coverage",
@@ -169,7 +170,7 @@ _LATER = {
     "private_median": "geodp.programs.median",
     "private_summary": "geodp.statistics.summary",
     "private_coverage": "geodp.statistics.coverage",
-    "private_projected_mean": "geodp.statistics.projected",
+    **dict.fromkeys(("private_average", "private_projected_mean"), "geodp.statistics.average"),
     "private_variance": "geodp.statistics.variance",
     "private_covariance": "geodp.statistics.covariance",
     "private_kmeans": "geodp.programs.kmeans",

@@ -34,6 +34,7 @@ from geodp.privacy.notions import Privacy
 from geodp.privacy.risk import Risk
 from geodp.programs.ball import BallRelease
 from geodp.programs.chain import ChainPlan
+from geodp.programs.kmeans import KMeansRelease
 from geodp.receipt import SIMULATION, GroupedRelease, Release
 from geodp.regions import Comparison, ConfidenceRegion
 from geodp.request import Plan
@@ -542,6 +543,17 @@ def _(release: BallRelease) -> Figure:
 
 
 @_figure.register
+def _(release: KMeansRelease) -> Figure:
+    (figure, places), chart = _panels(1, release.manifold.dim), _Chart(release.ball, release.notation, release.centers[0])
+    axes = figure.add_subplot(*places[0])
+    chart.disc(axes, np.zeros(2), release.ball.radius, GREY, "the public ball")
+    for place, count in zip(chart.places(release.centers), release.counts, strict=True):
+        axes.plot(*place, "o", label=f"about {max(0.0, count):.0f} {release.unit}s")
+    chart.label(axes, f"Private clusters on {release.manifold}", np.zeros(2), release.ball.radius)
+    return figure
+
+
+@_figure.register
 def _(release: Release) -> Figure:
     return before_and_after(release) if release.is_point else _number(release)
 
@@ -655,10 +667,11 @@ def _number(release: Release) -> Figure:
 @_figure.register
 def _(release: CoverageRelease) -> Figure:
     figure = Figure(figsize=(5.6, 2.6), layout="constrained")
-    axes, n, error = figure.add_subplot(), release.n or 0, release.error_quantile(0.95)
-    axes.barh(["in the ball", "valid"], [release.inside, release.valid], xerr=error, color=(BLUE, GREEN), alpha=0.8, capsize=3)
+    axes, n, error = figure.add_subplot(), release.n or 0, release.valid_margin
+    axes.barh(["valid"], [release.valid], xerr=error, color=GREEN, alpha=0.8, capsize=3)
     axes.axvline(n, color="black", linewidth=1, label=f"all {n} {release.unit}s")
-    axes.set(xlim=(0, 1.05 * max(n, 1) + error), xlabel=f"{release.unit}s; bars are the 95% error of both")
+    moved = f"clipping moved the mean by at most {release.notation.length(release.clipping)}"
+    axes.set(xlim=(0, 1.05 * max(n, 1) + error), xlabel=f"{release.unit}s, with the 95% error", title=moved)
     axes.legend(frameon=False, fontsize=8)
     return figure
 

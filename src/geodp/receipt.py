@@ -287,8 +287,8 @@ class Release(Receipt):
         return place if isinstance(place, Ball) else None
 
     @property
-    def bound(self) -> str | None:
-        """The sensitivity bound of a mean; None for other statistics."""
+    def bound(self) -> str | float | None:
+        """The sensitivity bound of a mean, or the bound on the norm of records of an average."""
         return getattr(self.statistic, "bound", None)
 
     @property
@@ -441,7 +441,7 @@ class Release(Receipt):
         }
 
     def rows(self) -> list[Row]:
-        source = f", bound: {self.bound}" if self.bound else ""
+        source = f", bound: {self.bound}" if isinstance(self.bound, str) else ""
         if not self.statistic.of_records:
             source = ", as claimed by the caller, not checked"
         projected = f"; projected onto the ball: {'yes' if self.projected else 'no'}" if self.statistic.hull else ""
@@ -604,7 +604,11 @@ class ChainRelease(Receipts):
         return tuple(1 if one.request.counted else max(1, one.n or 0) for one in each)
 
     def document(self) -> dict[str, Any]:
-        return {"summary": self.request.statistic.kind, **super().document(), "steps": [each.document() for each in self.steps]}
+        return {
+            "summary": self.request.statistic.kind,
+            **super().document(),
+            "releases": [each.document() for each in self.steps],
+        }
 
     def __getitem__(self, name: Name) -> Any:
         return self.steps[-1][name]
@@ -780,7 +784,7 @@ def _read(stored: dict[str, Any]) -> Receipt | Receipts:
 
 
 def _chain(request: Request, stored: dict[str, Any]) -> ChainRelease:
-    made = ChainRelease(request, tuple(map(_read, stored["steps"])))
+    made = ChainRelease(request, tuple(map(_read, stored["releases"])))
     left = list(made.steps)
 
     def next_of(step: Request) -> Any:
@@ -810,13 +814,15 @@ def _total(step: Any) -> int:
 
 
 def _is_name(name: Any) -> bool:
-    return isinstance(name, str | int | float)
+    return isinstance(name, str | int | float) and is_line(str(name))
 
 
 def _one(request: Request, stored: dict[str, Any], dataset: str | None, charge: int | None, version: str) -> Receipt:
     n, draws = stored["n"], tuple(np.asarray(drawn, dtype=np.float64) for drawn in stored["draws"])
     if not (n is None if not request.statistic.of_records else type(n) is int and 0 <= n <= 2**63):
         raise _Unreadable("its n must be a whole number from 0 to 2^63")
+    if not all(np.isfinite(drawn).all() for drawn in draws):
+        raise _Unreadable("its draws must be numbers")
     simulated = stored["numerics"] == SIMULATED
     if simulated and dataset is not None:
         raise _Unreadable("a simulation charges no budget")

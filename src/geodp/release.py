@@ -1,6 +1,6 @@
 """The path from private records to a release with a receipt: the only place where records, noise and budget meet.
 
-:func:`run` checks the budget, computes the first values, charges the budget, draws, and writes the receipt, in this order. A
+``run`` checks the budget, computes the first values, charges the budget, draws, and writes the receipt, in this order. A
 crash after the charge loses budget, never privacy. What needs several looks at the records computes the later values after the
 charge.
 
@@ -104,15 +104,16 @@ class GroupedOptions(Options, GroupNames, total=False):
     by: Required[Any]
 
 
-def takes(*options: type[Any]) -> Callable[[F], F]:
+def takes(*options: type[Any], **defaults: Any) -> Callable[[F], F]:
     """Gives a function with ``**options`` a signature with all of them, and one sentence for a misspelt one."""
+    defaults = _DEFAULTS | defaults
     hints = {name: hint for each in options for name, hint in each.__annotations__.items()}
 
     def decorate(function: F) -> F:
         own = inspect.signature(function)
         named = {name: each for name, each in own.parameters.items() if each.kind is not inspect.Parameter.VAR_KEYWORD}
         more = {
-            name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=hint)
+            name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=hint)
             for name, hint in hints.items()
             if name not in named
         }
@@ -336,7 +337,9 @@ def run(
 _NOTHING = (
     "nothing was released or charged, because with this number of records and this privacy the noise would hide all there is"
 )
-_REMEDY = "more records, more privacy to spend or a smaller ball would help; anyway=True (--anyway) releases it nevertheless"
+_REMEDY = (
+    "more records, more privacy to spend or a smaller ball or bound would help; anyway=True (--anyway) releases it nevertheless"
+)
 
 
 def prepay(request: Request, times: int, account: Account, what: str) -> None:

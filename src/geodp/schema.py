@@ -59,7 +59,7 @@ FIELDS: dict[str, tuple[Schema, str]] = {
     "draws": ({"type": "array", "minItems": 1, "items": ARRAY}, "What was drawn, in order; points in row-major order."),
     "center": (ARRAY, "The centre of the public ball."),
     "radius": (POSITIVE, "The radius of the public ball."),
-    "bound": (NONE, "The sensitivity bound of a mean."),
+    "bound": (NONE, "The sensitivity bound of a mean, or the bound on the norm of records of an average."),
     "mechanism": ({"enum": _MECHANISMS}, "Where the noise was added, and its law."),
     "sensitivity": (POSITIVE, "How far one record can move the exact value."),
     "tolerance": (NUMBER, "A bound on the numerical error of the value before noise."),
@@ -95,6 +95,7 @@ FIELDS: dict[str, tuple[Schema, str]] = {
         _object({"name": {"type": "string"}}, {"columns": {"type": "array", "items": {"type": "string"}}}),
         "How the records were written, and the value and centre written like them.",
     ),
+    "norm": (LINE, "What the errors of an average are lengths in: the name of a norm, or geodesic distance."),
     "in_units": (_LENGTHS, "Lengths in the units people use, or the factor by which standard deviations change."),
 }
 
@@ -102,6 +103,7 @@ FIELDS: dict[str, tuple[Schema, str]] = {
 _ALL = ["geodp", "private", "notion", "cost", "neighbours", "dataset", "charge", "request"]
 _ONE = [*_ALL, "numerics", "unit", "n", "manifold", "center", "radius", "draws"]
 _VALUE = [*_ONE, "bound", "mechanism", "sensitivity", "tolerance", "scale", "grid", "projected", "error", "verdict", "value"]
+<<<<<<< HEAD
 _MEDIAN = ["value", "distance", "arrived", "approximate_error", "guaranteed_error", "verdict", "steps"]
 _PROGRAMS = {
     "ball": [*_ONE, "steps"],
@@ -109,6 +111,10 @@ _PROGRAMS = {
     "median": [*_ONE, *_MEDIAN],
 }
 _OPTIONAL = [*Parameters.__annotations__, "count", "coverage", "coverage_share", "noise_cost", "layout", "in_units"]
+=======
+_PROGRAMS = {"ball": [*_ONE, "steps"], "clusters": [*_ONE, "reach", "rounds", "scale", "centers", "counts"]}
+_OPTIONAL = [*Parameters.__annotations__, "count", "coverage", "coverage_share", "noise_cost", "layout", "norm", "in_units"]
+>>>>>>> answers
 
 _CHARGED = {"oneOf": [{"properties": dict.fromkeys(("dataset", "charge"), kind)} for kind in (NONE, {"not": NONE})]}
 _SIMULATED = {
@@ -135,7 +141,9 @@ def release_schema() -> Schema:
     listed = {entry.module for entry in table.TABLE.values()}
     own = {name: kind.__module__ for name, kind in Statistic.known.items()}
     kinds = {name: Statistic.known[name] for name, module in own.items() if module in listed or module.startswith("geodp.")}
-    receipts = {name: _receipt(kind) for name, kind in kinds.items()} | {"groups": _groups(list(kinds))}
+    single = [name for name, kind in kinds.items() if not kind.chain]
+    receipts = {name: _receipt(kinds[name]) for name in single} | {"groups": _groups(single)}
+    receipts |= {name: _chain(name, list(receipts)) for name, kind in kinds.items() if kind.chain}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA,
@@ -176,10 +184,21 @@ def _receipt(kind: Any) -> Schema:
 
 def _groups(kinds: list[str]) -> Schema:
     """One receipt for each group."""
-    release = _object({"summary": {"enum": kinds}}) | {"oneOf": [_to(name) for name in kinds]}
-    one = _object({"name": {"type": ["string", "number", "boolean"]}, "release": release})
-    described = {name: _described(name) for name in _ALL}
-    required = {"summary": {"const": "groups"}, **described, "groups": {"type": "array", "minItems": 1, "items": one}}
+    one = _object({"name": {"type": ["string", "number", "boolean"]}, "release": _any(kinds)})
+    return _several("groups", {"groups": {"type": "array", "minItems": 1, "items": one}})
+
+
+def _chain(name: str, kinds: list[str]) -> Schema:
+    """The receipts of releases that were requested one after the other."""
+    return _several(name, {"releases": {"type": "array", "minItems": 1, "items": _any(kinds)}})
+
+
+def _any(kinds: list[str]) -> Schema:
+    return _object({"summary": {"enum": kinds}}) | {"oneOf": [_to(name) for name in kinds]}
+
+
+def _several(summary: str, releases: dict[str, Schema]) -> Schema:
+    required = {"summary": {"const": summary}, **{name: _described(name) for name in _ALL}, **releases}
     return _object(required, {name: _described(name) for name in Parameters.__annotations__}) | {
         "allOf": [_to("privacy"), _CHARGED]
     }

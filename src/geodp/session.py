@@ -29,10 +29,10 @@ from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import Account, AccountOptions, protection, takes
 from geodp.request import Count, Plan, Request
 from geodp.showing import Row, Shown, as_html, table_html
+from geodp.statistics.average import private_average
 from geodp.statistics.covariance import private_covariance
 from geodp.statistics.coverage import private_coverage
 from geodp.statistics.frechet import private_mean
-from geodp.statistics.projected import private_projected_mean
 from geodp.statistics.summary import private_summary
 from geodp.statistics.variance import private_variance
 from geodp.table import TABLE, Entry
@@ -229,8 +229,12 @@ class Session(Shown):
     variance = Method(private_variance)
     covariance = Method(private_covariance)
     coverage = Method(private_coverage)
+<<<<<<< HEAD
     projected_mean = Method(private_projected_mean)
     median = Method(private_median)
+=======
+    average = Method(private_average)
+>>>>>>> answers
     kmeans = Method(private_kmeans)
 
     if not TYPE_CHECKING:

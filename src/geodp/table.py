@@ -52,8 +52,8 @@ def add(*entries: Entry) -> None:
 
 def load() -> None:
     """Imports all statistics, so that receipts of every kind can be read."""
-    for entry in TABLE.values():
-        import_module(entry.module)
+    for module in ("geodp.programs.found", *(entry.module for entry in TABLE.values())):
+        import_module(module)
 
 
 add(
@@ -81,6 +81,8 @@ add(
         then **geodp mean tensors.csv --ball ball.json --epsilon 0.8 --coverage 0.05**
 
         The privacy to spend is exactly one of --epsilon (pure), --epsilon and --delta, --rho, or --mu.
+
+        It is the Fréchet mean. For matrices and shares that is not the average and may be smaller: `geodp average` releases this.
 
         Without --ball, give --manifold and --radius, chosen without looking at the data; the centre defaults to the manifold's
         origin (identity matrix, north pole, first axes, regular polygon). Records outside the ball are moved to its boundary;
@@ -139,14 +141,18 @@ add(
         opendp="tangent_covariance",
     ),
     Entry(
-        "projected_mean",
-        "geodp.statistics.projected",
+        "average",
+        "geodp.statistics.average",
         "manifold",
-        """Release the average of records on a compact space, projected back onto it. It needs no ball.
+        """Release the ordinary average of matrices, shares or correlations, or the projected mean on a compact space.
 
-        Example: **geodp projected-mean directions.csv --manifold "Sphere(2)" --epsilon 0.5**
+        Example: **geodp average tensors.csv --manifold "SPD(3)" --bound 3 --epsilon 0.5**,
+        or **geodp average directions.csv --manifold "Sphere(2)" --epsilon 0.5**
+
+        It needs no ball. This is not the Fréchet mean of `geodp mean`, which may be several times smaller. Positive-definite
+        matrices need a public bound on their Frobenius norm: longer records are shortened to it.
         """,
-        opendp="projected_mean",
+        opendp="average",
     ),
     Entry(
         "kmeans",

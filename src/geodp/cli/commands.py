@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import Annotated, Any, cast
 
 import typer
@@ -15,7 +16,7 @@ from geodp._version import __version__
 from geodp.cli import evidence, planning, receipt, releasing
 from geodp.cli.budget import budget
 from geodp.cli.common import say
-from geodp.table import TABLE
+from geodp.table import TABLE, Entry
 
 #: The error for a command line that the parser refuses. typer exports only a subclass of it.
 _UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__base__)
@@ -66,6 +67,11 @@ def program(asked: str | None = None) -> typer.Typer:
 
     For ``--help`` commands have no options, because those of releases are known only after their modules are imported.
     """
+    return _program(asked, tuple(entry for entry in TABLE.values() if entry.place != "value"))
+
+
+@cache
+def _program(asked: str | None, entries: tuple[Entry, ...]) -> typer.Typer:
     app = typer.Typer(
         cls=_Commands,
         no_args_is_help=True,
@@ -75,7 +81,7 @@ def program(asked: str | None = None) -> typer.Typer:
         help="Release summaries of data on curved spaces with differential privacy.",
     )
     app.callback()(_main)
-    releases = {entry.name.replace("_", "-"): entry for entry in TABLE.values() if entry.place != "value"}
+    releases = {entry.name.replace("_", "-"): entry for entry in entries}
     names = ["demo", *releases, *(name for name in _OTHERS if name != "demo"), "budget"]
     for name in [asked] if asked in names else names:
         if name == "budget":

@@ -92,6 +92,12 @@ OPTIONS: dict[str, Option] = {
     ),
     "law": Option(str | None, "laplace or gaussian; by default the one with the smaller error."),
     "bound": Option(str, "Sensitivity bound: sharp, or reimherr2021 for the paper's.", "sharp"),
+    "average_bound": Option(
+        float | None,
+        "Of positive-definite matrices the largest Frobenius norm, public: longer records are shortened to it.",
+        None,
+        ("--bound",),
+    ),
     "columns": Option(str | None, "Which columns to read, by name or by position from 0: 'lat, lon'. Default: all."),
     "layout": Option(str, "What the columns mean; 'auto' goes by their number and names. List: geodp layouts.", "auto"),
     "header": Option(

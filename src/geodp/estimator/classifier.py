@@ -16,10 +16,14 @@ from geodp.estimator.common import (
     Parameters,
     PrivateEstimator,
     distances,
+    in_ball,
+    place_of,
     read_column,
     read_records,
     read_unit,
     refuse_unless_asked,
+    release_fit,
+    requested,
     takes_parameters,
 )
 from geodp.inputs import Array, describe
@@ -29,10 +33,9 @@ from geodp.noise.choice import MechanismName
 from geodp.noise.flat import Family
 from geodp.privacy.neighbours import Change, Labels, UnitIn
 from geodp.records.dataset import Dataset
-from geodp.release import protection
 from geodp.request import Request
+from geodp.statistics.average import Average
 from geodp.statistics.frechet import Mean
-from geodp.statistics.projected import ProjectedMean
 
 
 class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -120,23 +123,23 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
 
         ``unit`` says for each record whose it is: then a person has one vote in a class, however many records it has there.
         """
-        means = self._release(X, y, unit)
+        means = release_fit(self, X, y, unit)
         self.classes_ = np.array(list(means))
         self.means_: Array = np.stack([release.value for release in means.values()])
         return self
 
-    def _asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
+    def asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
         records = read_records(self, X, fitting=True)
         labels, names = self._labels(y, X, records)
         ids = read_unit(unit, X, records)
         groups: Any = {"groups": names.tolist(), "labels": self.labels, "unit_in": "one group" if ids is None else self.unit_in}
         data = Dataset(records, unit=ids, by=labels, neighbours=self.neighbours, **groups)
-        place = self._start
+        place = place_of(self)
         if isinstance(place, Ball) or self.find:
-            return self._in_ball(Mean, data, mechanism=self.mechanism, law=self.law), data
+            return requested(self, in_ball(self, Mean), data, mechanism=self.mechanism, law=self.law), data
         if self.mechanism != "auto" or self.law is not None:
             raise ValueError("projected means, without a ball, have a noise of their own: leave out mechanism and law")
-        return Request(ProjectedMean(place), self._privacy, **protection(data)), data
+        return requested(self, Average(place), data), data
 
     def _labels(self, y: Any, X: Any, records: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """The label of each record, and the classes. Of private labels nothing is looked at but how many there are."""

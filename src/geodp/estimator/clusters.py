@@ -13,9 +13,11 @@ from geodp.estimator.common import (
     Parameters,
     PrivateEstimator,
     distances,
-    read_records,
-    read_unit,
+    in_ball,
+    read_data,
     refuse_unless_asked,
+    release_fit,
+    requested,
     takes_parameters,
 )
 from geodp.inputs import Array
@@ -92,14 +94,14 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
 
         ``unit`` says for each record whose it is: then a person counts once, shared out over the clusters of its records.
         """
-        found = self._release(X, y, unit)
+        found = release_fit(self, X, y, unit)
         self.cluster_centers_, self.counts_ = found.centers, found.counts
         return self
 
-    def _asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
-        records = read_records(self, X, fitting=True)
-        data = Dataset(records, unit=read_unit(unit, X, records))
-        return self._in_ball(lambda ball: KMeans(ball, self.n_clusters, self.rounds, self.reach, self.seed), data), data
+    def asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
+        data = read_data(self, X, unit)
+        clusters = in_ball(self, lambda ball: KMeans(ball, self.n_clusters, self.rounds, self.reach, self.seed))
+        return requested(self, clusters, data), data
 
     def transform(self, X: ArrayLike) -> Array:
         """The distance of each record to each centre, ``(n, n_clusters)``. Those of private records are private data."""

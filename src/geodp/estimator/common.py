@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,17 +19,15 @@ from geodp.inputs import Array, as_numpy, callers_level, real_number, refuse_unr
 from geodp.manifolds import SPD, Euclidean, Manifold
 from geodp.manifolds.ball import Ball
 from geodp.privacy.cost import Cost
-from geodp.privacy.notions import Privacy, privacy_of
+from geodp.privacy.notions import privacy_of
 from geodp.programs.found import InFoundBall, start_of
 from geodp.receipt import ChainRelease
 from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Dataset
 from geodp.records.labels import check_length, read_labels
 from geodp.records.sources import load
-from geodp.release import Account, protection, run
+from geodp.release import Account, protection, run, takes
 from geodp.request import Request, Statistic
-
-F = TypeVar("F", bound=Callable[..., None])
 
 
 class Parameters(TypedDict, total=False):
@@ -73,43 +69,14 @@ class Parameters(TypedDict, total=False):
 #: Those that are not None by default.
 _DEFAULTS: dict[str, Any] = {"radius": 1.0, "find": 0.0, "transform_private_records": False}
 
-
-def takes_parameters(init: F) -> F:
-    """Gives a constructor with ``**parameters`` a signature with all of them, which scikit-learn reads and clones by."""
-    own = inspect.signature(init)
-    named = list(own.parameters.values())[:-1]
-    more = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=hint)
-        for name, hint in Parameters.__annotations__.items()
-    ]
-    signature = own.replace(parameters=[*named, *more])
-
-    @wraps(init)
-    def checked(*args: Any, **given: Any) -> None:
-        signature.bind(*args, **given)  # raises for parameters that there are not
-        init(*args, **given)
-
-    cast(Any, checked).__signature__ = signature
-    return cast(F, checked)
+#: Gives a constructor with ``**parameters`` a signature with all of them, which scikit-learn reads and clones by.
+takes_parameters = takes(Parameters, **_DEFAULTS)
 
 
 # scikit-learn has no type hints, so its classes are Any to the checker
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """The base of all estimators: a fit is one release of one request (:func:`geodp.release.run`), charged once."""
 
-    manifold: Manifold | str | None
-    center: ArrayLike | None
-    radius: float | None
-    find: float
-    epsilon: float | None
-    delta: float | None
-    rho: float | None
-    mu: float | None
-    ledger: Any
-    dataset: str | None
-    layout: str | None
-    random_state: Any
-    transform_private_records: bool
     n_features_in_: int
     manifold_: Manifold
     releases_: tuple[Any, ...]
@@ -124,70 +91,69 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
 
     def __sklearn_clone__(self) -> Self:
         copy: Self = super().__sklearn_clone__()
-        copy._fits = self._count
+        copy._fits = self.fits
         return copy
 
     @property
-    def _count(self) -> Fits:
+    def fits(self) -> Fits:
         """What this estimator and its clones have spent without a ledger; they share it."""
         # not made by __init__, in which scikit-learn allows parameters only
         found: Fits = self.__dict__.setdefault("_fits", Fits())
         return found
 
-    @property
-    def _privacy(self) -> Privacy:
-        return privacy_of(self.epsilon, self.delta, self.rho, self.mu)
-
-    @property
-    def _start(self) -> Ball | Manifold:
-        """The public ball, or all of a space with a cut locus, which needs none for a search or a projected mean."""
-        manifold, radius = self.manifold_, self.radius
-        if math.isfinite(manifold.injectivity_radius) and (self.find or radius is None):
-            return manifold
-        if radius is None:
-            raise ValueError(
-                f"give the radius of a public ball on {manifold}; with find=0.2 it may be as wide as 30, and a fifth of the "
-                "privacy finds a smaller one"
-            )
-        return Ball(manifold, manifold.origin if self.center is None else self.center, radius)
-
-    @property
-    def _simulate(self) -> np.random.Generator | None:
-        state = self.random_state
-        if state is None:
-            return None
-        warnings.warn("random_state seeds the noise, so this fit is NOT PRIVATE: for studies alone", stacklevel=callers_level())
-        return (
-            state if isinstance(state, np.random.Generator) else np.random.default_rng(check_random_state(state).randint(2**31))
-        )
-
-    def _asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
+    def asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
         """What a fit requests, and the data it is about."""
         raise NotImplementedError
 
-    def _in_ball(self, statistic: Callable[[Ball], Statistic], data: Dataset, **noise: Any) -> Request:
-        """The request for a statistic in the public ball, or in one that is found first."""
-        start, find = self._start, real_number(self.find, "find, the part of the privacy for the ball,")
-        asked = statistic(needed_ball(start)) if find == 0.0 else InFoundBall(start, statistic(start_of(start)), find)
-        return Request(asked, self._privacy, **noise, **protection(data))
 
-    def _release(self, X: Any, y: Any, unit: Any) -> Any:
-        """The release of a fit; of several the last."""
-        request, data = self._asked(X, y, unit)
-        simulate = self._simulate
-        account = Account.of(self.ledger, self.dataset, simulate)
-        if self.ledger is None and simulate is None:
-            account = account._replace(fits=self._count)
-        made = run(request, data, account, simulate)
-        self.releases_ = made.steps if isinstance(made, ChainRelease) else (made,)
-        self.cost_ = made.cost
-        self.ball_ = ball_of(self.releases_[-1].request)
-        return self.releases_[-1]
+# ---------------------------------------------------------------------- one fit
 
 
-def ball_of(request: Request) -> Ball | None:
-    place = request.statistic.place
-    return place if isinstance(place, Ball) else None
+def place_of(estimator: PrivateEstimator) -> Ball | Manifold:
+    """The public ball, or all of a space with a cut locus, which needs none for a search or a projected mean."""
+    manifold, radius = estimator.manifold_, estimator.radius
+    if math.isfinite(manifold.injectivity_radius) and (estimator.find or radius is None):
+        return manifold
+    if radius is None:
+        raise ValueError(
+            f"give the radius of a public ball on {manifold}; with find=0.2 it may be as wide as 30, and a fifth of the privacy "
+            "finds a smaller one"
+        )
+    return Ball(manifold, manifold.origin if estimator.center is None else estimator.center, radius)
+
+
+def requested(estimator: PrivateEstimator, statistic: Statistic, data: Dataset, **noise: Any) -> Request:
+    """The request of an estimator for a statistic of its data."""
+    privacy = privacy_of(estimator.epsilon, estimator.delta, estimator.rho, estimator.mu)
+    return Request(statistic, privacy, **noise, **protection(data))
+
+
+def in_ball(estimator: PrivateEstimator, statistic: Callable[[Ball], Statistic]) -> Statistic:
+    """A statistic in the public ball, or in one that is found first."""
+    place, find = place_of(estimator), real_number(estimator.find, "find, the part of the privacy for the ball,")
+    return statistic(needed_ball(place)) if find == 0.0 else InFoundBall(place, statistic(start_of(place)), find)
+
+
+def release_fit(estimator: PrivateEstimator, X: Any, y: Any, unit: Any) -> Any:
+    """The release of a fit; of several the last."""
+    request, data = estimator.asked(X, y, unit)
+    simulate = _generator(estimator.random_state)
+    account = Account.of(estimator.ledger, estimator.dataset, simulate)
+    if estimator.ledger is None and simulate is None:
+        account = account._replace(fits=estimator.fits)
+    made = run(request, data, account, simulate)
+    estimator.releases_ = made.steps if isinstance(made, ChainRelease) else (made,)
+    last = estimator.releases_[-1]
+    place = last.request.statistic.place
+    estimator.cost_, estimator.ball_ = made.cost, place if isinstance(place, Ball) else None
+    return last
+
+
+def _generator(state: Any) -> np.random.Generator | None:
+    if state is None:
+        return None
+    warnings.warn("random_state seeds the noise, so this fit is NOT PRIVATE: for studies alone", stacklevel=callers_level())
+    return state if isinstance(state, np.random.Generator) else np.random.default_rng(check_random_state(state).randint(2**31))
 
 
 def refuse_unless_asked(estimator: PrivateEstimator, method: Literal["fit_transform", "fit_predict"], what: str) -> None:
@@ -234,6 +200,12 @@ def read_records(estimator: PrivateEstimator, X: ArrayLike, *, fitting: bool) ->
         return load(X, manifold, layout=layout).x
     array = np.asarray(X)
     return manifold.read(array.reshape(len(array), *manifold.point_shape), "X")
+
+
+def read_data(estimator: PrivateEstimator, X: ArrayLike, unit: Any) -> Dataset:
+    """The records of a fit, and whose they are."""
+    records = read_records(estimator, X, fitting=True)
+    return Dataset(records, unit=read_unit(unit, X, records))
 
 
 def read_unit(unit: Any, X: Any, records: Any) -> NDArray[Any] | None:

@@ -11,10 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 from geodp.estimator.common import (
     Parameters,
     PrivateEstimator,
+    in_ball,
+    read_data,
     read_points,
     read_records,
-    read_unit,
     refuse_unless_asked,
+    release_fit,
+    requested,
     takes_parameters,
 )
 from geodp.inputs import Array
@@ -84,14 +87,13 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
 
         ``unit`` says for each record whose it is: then a person has one vote, however many records it has.
         """
-        self.receipt_: Release = self._release(X, y, unit)
+        self.receipt_: Release = release_fit(self, X, y, unit)
         self.location_: Array = self.receipt_.value
         return self
 
-    def _asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
-        records = read_records(self, X, fitting=True)
-        data = Dataset(records, unit=read_unit(unit, X, records))
-        return self._in_ball(Mean, data, mechanism=self.mechanism, law=self.law), data
+    def asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
+        data = read_data(self, X, unit)
+        return requested(self, in_ball(self, Mean), data, mechanism=self.mechanism, law=self.law), data
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Array:
         """:meth:`fit`, then :meth:`transform` the same records: **the result is private data**, and refused unless asked for."""

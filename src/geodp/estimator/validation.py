@@ -80,7 +80,7 @@ def private_cross_val_score(
     if fixed := _FIXED.intersection(*choices[:1]):
         raise ValueError(f"{min(fixed)} must be the same for all fits of a cross-validation: leave it out of the grid")
     asking: PrivateEstimator = clone(model)
-    request, data = asking._asked(X, y, unit)
+    request, data = asking.asked(X, y, unit)
     if request.neighbours == "add-remove":
         raise ValueError("which fold a record is in does not depend on the others only if neighbours are 'replace'")
     fold = _dealt(_members(data.x, unit, X), folds, data.by if request.labels == "public" and unit is None else None)

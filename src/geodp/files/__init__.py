@@ -175,7 +175,8 @@ def read_records(
         ...
     geodp.files.FileError: there is no file arrivals.csv
     """
-    return read_with_labels(path, manifold, (), columns=columns, layout=layout, header=header, mask=mask).x
+    options = ReadOptions.of(manifold, columns=columns, layout=layout, header=header, mask=mask)
+    return read_file(path, options).x
 
 
 @final
@@ -188,19 +189,8 @@ class Found:
     written: Notation | None
 
 
-def read_with_labels(
-    path: str | os.PathLike[str],
-    manifold: Manifold,
-    labels: Sequence[str | int],
-    *,
-    columns: Sequence[str | int] | str | None = None,
-    layout: str = "auto",
-    header: bool | None = None,
-    mask: Any = None,
-    atlas: Any = None,
-) -> Found:
-    """The records in a file, as :func:`read_records` reads them, and the columns ``labels``."""
-    options = ReadOptions(manifold, chosen_columns(columns), layout, header, labels=tuple(labels), mask=mask, atlas=atlas)
+def read_file(path: str | os.PathLike[str], options: ReadOptions) -> Found:
+    """The records in a file, and the columns of labels that the options name."""
     with _reading(Path(path)):
         return read_table(_open(Path(path), options), options)
 
@@ -210,10 +200,6 @@ def read_table(table: Table, options: ReadOptions) -> Found:
     order, choice = plan_reading(table, options)
     points, labels = read_points(table, options.manifold, order, choice, table.pick(options.labels))
     return Found(points, labels, notation_of(table, options.manifold, order, choice))
-
-
-def chosen_columns(columns: Sequence[str | int] | str | None) -> Sequence[str | int] | None:
-    return [name.strip() for name in columns.split(",")] if isinstance(columns, str) else columns
 
 
 def plan_reading(table: Table, options: ReadOptions) -> tuple[list[int], Layout]:

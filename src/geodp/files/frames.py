@@ -27,23 +27,10 @@ from geodp.files.table import Table
 from geodp.inputs import Array, is_of
 
 #: Packages whose objects may be data frames. narwhals is imported only for objects of these.
-_MAKERS = frozenset(
-    (
-        "pandas",
-        "polars",
-        "pyarrow",
-        "modin",
-        "cudf",
-        "dask",
-        "dask_expr",
-        "duckdb",
-        "_duckdb",
-        "ibis",
-        "pyspark",
-        "sqlframe",
-        "narwhals",
-    )
-)
+_MAKERS = {
+    "pandas", "polars", "pyarrow", "modin", "cudf", "dask", "dask_expr", "duckdb", "_duckdb", "ibis", "pyspark", "sqlframe",
+    "narwhals",
+}  # fmt: skip
 #: Types of columns that are read cell by cell. In pandas the cells decide whether a column is text or objects.
 _CELLS = ("String", "Object", "Categorical", "Enum", "Binary")
 _TIMES = ("Datetime", "Time", "Duration")
@@ -53,9 +40,7 @@ def as_frame(x: Any) -> Any:
     """``x`` as a narwhals object, if it is a data frame or a column of one; otherwise None."""
     kind = type(x)
     ours = {base.__module__.partition(".")[0] for base in kind.__mro__}
-    if not (
-        ours & (_MAKERS | {"narwhals"}) or hasattr(kind, "__narwhals_dataframe__") or hasattr(kind, "__narwhals_lazyframe__")
-    ):
+    if not (ours & _MAKERS or hasattr(kind, "__narwhals_dataframe__") or hasattr(kind, "__narwhals_lazyframe__")):
         return None
     nw = importlib.import_module("narwhals.stable.v2")
     try:
@@ -251,14 +236,14 @@ def _as_integers(column: Any) -> tuple[NDArray[np.int64], str, NDArray[np.bool_]
         kind = str(arrow.type)
         unit = "D" if kind.startswith("date32") else "ms" if kind.startswith("date64") else kind.partition("[")[2].rstrip("]")
         width = "int32" if kind.startswith(("date32", "time32")) else "int64"
-        whole = arrow.cast(width).cast("int64").fill_null(0).to_numpy(zero_copy_only=False)
+        count = arrow.cast(width).cast("int64").fill_null(0).to_numpy(zero_copy_only=False)
         missing = arrow.is_null().to_numpy(zero_copy_only=False)
-        return np.array(whole, dtype=np.int64), unit.partition(",")[0], np.array(missing, dtype=np.bool_)
+        return np.array(count, dtype=np.int64), unit.partition(",")[0], np.array(missing, dtype=np.bool_)
     if is_of(column, "polars"):
         kind = type(column.dtype).__name__
         unit = "D" if kind == "Date" else getattr(column.dtype, "time_unit", "ns")
-        whole = column.to_physical().cast(importlib.import_module("polars").Int64).fill_null(0).to_numpy()
-        return np.array(whole), unit, np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
+        count = column.to_physical().cast(importlib.import_module("polars").Int64).fill_null(0).to_numpy()
+        return np.array(count), unit, np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
     if getattr(column.dtype, "tz", None) is not None:
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
     times = np.array(column.to_numpy())

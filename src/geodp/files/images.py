@@ -65,6 +65,9 @@ class Grid:
     def count(self) -> int:
         return int(self.chosen.sum())
 
+    def without_voxels(self) -> Grid:
+        return Grid(np.zeros_like(self.chosen), self.regions)
+
 
 def is_image(x: Any) -> bool:
     """Whether this is an image of nibabel."""
@@ -89,8 +92,9 @@ def open_grid(image: Any, options: ReadOptions) -> Grid:
     chosen = np.ones(shape, dtype=np.bool_)
     for each in (mask, atlas):
         chosen &= True if each is None else each > 0
-    whole = atlas is not None and bool((atlas == np.rint(atlas)).all())
-    return Grid(chosen, atlas.astype(np.int64) if atlas is not None and whole else atlas)
+    if atlas is not None and (atlas == np.rint(atlas)).all():
+        atlas = atlas.astype(np.int64)
+    return Grid(chosen, atlas)
 
 
 def image_table(source: Any, grid: Grid, options: ReadOptions, number: int = 0) -> Table:

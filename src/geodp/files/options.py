@@ -31,6 +31,17 @@ class ReadOptions:
     mask: Any = None
     atlas: Any = None
 
+    @classmethod
+    def of(cls, manifold: Manifold, *, columns: Any = None, layout: str | None = None, **more: Any) -> ReadOptions:
+        """Options as callers give them: columns may be one text, such as "lat, lon"."""
+        names = [name.strip() for name in columns.split(",")] if isinstance(columns, str) else columns
+        return cls(manifold, names, layout or "auto", **more)
+
+    @property
+    def are_points(self) -> bool:
+        """Whether rows of arrays are points as they are, because the caller says nothing else."""
+        return self.columns is None and self.layout == "auto"
+
     @property
     def names(self) -> frozenset[str]:
         """The columns that the caller names."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import importlib
 import math
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -24,9 +24,10 @@ from geodp.files.arrays import ArrayTable, load_array
 from geodp.files.images import IMAGES, Grid, image_table, is_image, open_grid
 from geodp.files.lines import CsvTable, LineFormat, Lines, open_csv
 from geodp.files.options import ReadOptions
-from geodp.files.parquet import ParquetTable, parquet_file
+from geodp.files.parquet import ParquetTable, arrow_for, parquet_file
 from geodp.files.table import Table
 from geodp.inputs import Array
+from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
 
 #: About how many bytes of records a part has: little compared to the memory of a machine, much compared to the cost of a task.
@@ -40,79 +41,56 @@ _ZARR_MARKS = ("zarr.json", ".zarray", ".zgroup")
 
 @final
 @dataclass(frozen=True)
-class Parts:
-    """The parts of a source, and how all of them are read."""
+class Part:
+    """Consecutive rows of a file. ``open`` makes a table of them, of which only the columns it is given will be read."""
 
-    parts: tuple[Part, ...]
+    path: Path
+    rows: int
+    open: Callable[[Sequence[int]], Table]
+
+
+@final
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a source, a table with their columns, and how all of them are read."""
+
+    parts: list[Part]
+    sample: Table
     options: ReadOptions
 
     @property
     def written(self) -> Notation:
-        order, choice = plan_reading(self._sample, self.options)
-        return notation_of(self._sample, self.options.manifold, order, choice)
+        return notation_of(self.sample, self.options.manifold, *plan_reading(self.sample, self.options))
 
     @property
     def rows(self) -> int:
         return sum(part.rows for part in self.parts)
 
-    @property
-    def _sample(self) -> Table:
-        return self.parts[0].sample()
-
     def with_labels(self, labels: Sequence[str | int]) -> Parts:
         """The same parts, of which the columns ``labels`` are read too."""
-        order, choice = plan_reading(self._sample, self.options)
+        order, choice = plan_reading(self.sample, self.options)
         chosen = self.options.columns or (order if choice.columns == len(order) else None)
-        return Parts(self.parts, replace(self.options, columns=chosen, layout=choice.name, labels=tuple(labels)))
+        return replace(self, options=replace(self.options, columns=chosen, layout=choice.name, labels=tuple(labels)))
 
-    def readers(self) -> list[PartReader]:
-        """What reads each part: small, and fit to be sent to a worker."""
-        sample = self._sample
-        order, choice = plan_reading(sample, self.options)
-        labels = sample.pick(self.options.labels)
-        return [PartReader(part, self.options, tuple(order), choice.name, tuple(labels)) for part in self.parts]
-
-
-@final
-@dataclass(frozen=True)
-class PartReader:
-    part: Part
-    options: ReadOptions
-    order: tuple[int, ...]
-    layout: str
-    labels: tuple[int, ...]
-
-    def __call__(self) -> tuple[Array, list[NDArray[Any]]]:
-        """The points and labels of the part, from one read."""
-        part, manifold = self.part, self.options.manifold
-        choice = next(choice for choice in layouts(manifold) if choice.name == self.layout)
-        try:
-            table, positions = part.table([*self.order, *self.labels])
-            points, labels = read_points(table, manifold, positions[: len(self.order)], choice, positions[len(self.order) :])
-        except FileError:
-            raise
-        # the reader's message about a damaged file may quote it
-        except Exception as error:
-            raise FileError(f"{part.path} cannot be read: {type(error).__name__}") from None
-        if len(points) != part.rows:
-            raise FileError(f"{part.path} has changed since it was opened: leave files alone until the release is made")
-        return points, labels
+    def readers(self) -> list[Callable[[], tuple[Array, list[NDArray[Any]]]]]:
+        """What reads the points and labels of each part, from one read: small, and fit to be sent to a worker."""
+        order, choice = plan_reading(self.sample, self.options)
+        labels = self.sample.pick(self.options.labels)
+        return [partial(_read, part, self.options.manifold, order, choice.name, labels) for part in self.parts]
 
 
-@dataclass(frozen=True)
-class Part(ABC):
-    """Consecutive rows of a file."""
-
-    path: Path
-    rows: int
-
-    @abstractmethod
-    def sample(self) -> Table:
-        """A table with the columns of this part, for choosing the layout."""
-
-    @abstractmethod
-    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
-        """A table with these columns of the rows, and the positions of the columns in it."""
+def _read(part: Part, manifold: Manifold, order: list[int], layout: str, labels: list[int]) -> tuple[Array, list[NDArray[Any]]]:
+    choice = next(choice for choice in layouts(manifold) if choice.name == layout)
+    try:
+        points, cells = read_points(part.open([*order, *labels]), manifold, order, choice, labels)
+    except FileError:
+        raise
+    # the reader's message about a damaged file may quote it
+    except Exception as error:
+        raise FileError(f"{part.path} cannot be read: {type(error).__name__}") from None
+    if len(points) != part.rows:
+        raise FileError(f"{part.path} has changed since it was opened: leave files alone until the release is made")
+    return points, cells
 
 
 def is_in_parts(x: Any) -> bool:
@@ -136,13 +114,13 @@ def open_parts(x: Any, options: ReadOptions) -> Parts:
     """The parts of a file, a directory, or a list of files or of images; one without rows if there are no records."""
     block = max(1, _PART_BYTES // (8 * math.prod(options.manifold.point_shape)))
     try:
-        parts = list(_parts_of(x, block, options))
+        sample, parts = _parts_of(x, block, options)
     except OSError as error:
         raise FileError(f"the records cannot be read: {error.strerror or type(error).__name__}") from None
-    return Parts(tuple([part for part in parts if part.rows > 0] or parts[:1]), options)
+    return Parts([part for part in parts if part.rows > 0] or parts[:1], sample, options)
 
 
-def _parts_of(x: Any, block: int, options: ReadOptions) -> Iterator[Part]:
+def _parts_of(x: Any, block: int, options: ReadOptions) -> tuple[Table, list[Part]]:
     if isinstance(x, list | tuple) or is_image(x):
         files: list[Any] = list(x) if isinstance(x, list | tuple) else [x]
     else:
@@ -194,90 +172,32 @@ def _files(source: Path, shown: Path) -> list[Path]:
     return files
 
 
-@final
-@dataclass(frozen=True)
-class _ImagePart(Part):
-    image: Any
-    number: int
-    grid: Grid
-    options: ReadOptions
-
-    def sample(self) -> Table:
-        return image_table(self.image, replace(self.grid, chosen=np.zeros_like(self.grid.chosen)), self.options, self.number)
-
-    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
-        return image_table(self.image, self.grid, self.options, self.number), columns
-
-
-def _image_parts(images: list[Any], options: ReadOptions) -> Iterator[Part]:
+def _image_parts(images: list[Any], options: ReadOptions) -> tuple[Table, list[Part]]:
     """A part for each image. They have the same voxels, and the place of an image in the list is its label."""
     grid = open_grid(images[0], options)
-    for i, image in enumerate(images):
-        path = Path(f"image {i}" if is_image(image) else image)
-        yield _ImagePart(path, grid.count, image, i, grid, options)
+    names = [Path(f"image {i}" if is_image(image) else image) for i, image in enumerate(images)]
+    parts = [Part(names[i], grid.count, partial(_voxels, images[i], grid, options, i)) for i in range(len(images))]
+    return image_table(images[0], grid.without_voxels(), options), parts
 
 
-@final
-@dataclass(frozen=True)
-class _ArrayPart(Part):
-    start: int
-    shape: tuple[int, ...]  # of the whole array
-    dtype: np.dtype[Any]
-    name: str | None = None  # in a Zarr group
-
-    def sample(self) -> Table:
-        # only its type and shape matter, so all entries share one zero in memory
-        return ArrayTable(self.path, np.broadcast_to(np.zeros((), dtype=self.dtype), self.shape))
-
-    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
-        stored = _open_npy(self.path) if self.path.suffix == ".npy" else _zarr_array(self.path, self.name)
-        rows = np.array(stored[self.start : self.start + self.rows])
-        return ArrayTable(self.path, rows), columns
+def _voxels(image: Any, grid: Grid, options: ReadOptions, number: int, _: Sequence[int]) -> Table:
+    return image_table(image, grid, options, number)
 
 
-@final
-@dataclass(frozen=True)
-class _ParquetPart(Part):
-    groups: tuple[int, ...]
-    options: ReadOptions
-    shapes: Mapping[str, tuple[int, ...]]
-
-    def sample(self) -> Table:
-        with parquet_file(self.path) as file:
-            return ParquetTable(self.path, file.schema_arrow.empty_table(), self.options, self.shapes)
-
-    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
-        read = sorted(set(columns))
-        with parquet_file(self.path) as file:
-            table = file.read_row_groups(self.groups, columns=[file.schema_arrow.names[i] for i in read])
-        return ParquetTable(self.path, table, self.options, self.shapes), [read.index(i) for i in columns]
-
-
-@final
-@dataclass(frozen=True)
-class _CsvPart(Part):
-    start: int
-    stop: int
-    form: LineFormat
-
-    def sample(self) -> Table:
-        return CsvTable(Lines(self.path), self.form, self.rows)
-
-    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
-        return CsvTable(Lines(self.path, self.start, self.stop), self.form, self.rows), columns
-
-
-def _npy_parts(files: list[Path], block: int) -> Iterator[Part]:
-    first: tuple[Path, tuple[int, ...]] | None = None
+def _npy_parts(files: list[Path], block: int) -> tuple[Table, list[Part]]:
+    first, parts = _open_npy(files[0]), list[Part]()
     for path in files:
         array = _open_npy(path)
-        first = first or (path, array.shape)
-        if array.shape[1:] != first[1][1:]:
-            raise FileError(f"{path} holds an array of shape {array.shape}, but {first[0]} one of shape {first[1]}")
+        if array.shape[1:] != first.shape[1:]:
+            raise FileError(f"{path} holds an array of shape {array.shape}, but {files[0]} one of shape {first.shape}")
         if array.ndim == 0:
             raise FileError(f"{path} holds an array of shape (), which has no records")
-        for start, stop in _ranges(len(array), block):
-            yield _ArrayPart(path, stop - start, start, array.shape, array.dtype)
+        parts += [Part(path, stop - start, partial(_npy_rows, path, start, stop)) for start, stop in _ranges(len(array), block)]
+    return ArrayTable(files[0], first), parts
+
+
+def _npy_rows(path: Path, start: int, stop: int, _: Sequence[int]) -> Table:
+    return ArrayTable(path, np.array(_open_npy(path)[start:stop]))
 
 
 def _open_npy(path: Path) -> NDArray[Any]:
@@ -288,14 +208,20 @@ def _open_npy(path: Path) -> NDArray[Any]:
     return array
 
 
-def _zarr_parts(source: Path, block: int) -> Iterator[Part]:
+def _zarr_parts(source: Path, block: int) -> tuple[Table, list[Part]]:
     name = _zarr_name(source)
     array = _zarr_array(source, name)
     if array.ndim == 0:
         raise FileError(f"{source} holds an array of shape (), which has no records")
     stored = (getattr(array, "shards", None) or array.chunks)[0]
-    for start, stop in _ranges(array.shape[0], max(1, block // stored) * stored):
-        yield _ArrayPart(source, stop - start, start, tuple(array.shape), np.dtype(array.dtype), name)
+    ranges = _ranges(array.shape[0], max(1, block // stored) * stored)
+    # only its type and shape matter, so all entries share one zero in memory
+    sample = ArrayTable(source, np.broadcast_to(np.zeros((), dtype=np.dtype(array.dtype)), tuple(array.shape)))
+    return sample, [Part(source, stop - start, partial(_zarr_rows, source, name, start, stop)) for start, stop in ranges]
+
+
+def _zarr_rows(source: Path, name: str | None, start: int, stop: int, _: Sequence[int]) -> Table:
+    return ArrayTable(source, np.array(_zarr_array(source, name)[start:stop]))
 
 
 def _zarr_name(source: Path) -> str | None:
@@ -326,8 +252,8 @@ def _open_zarr(source: Path) -> Any:
         raise FileError(f"{source} is not a Zarr array or group that zarr can read") from None
 
 
-def _parquet_parts(files: list[Path], block: int, options: ReadOptions) -> Iterator[Part]:
-    first: ParquetTable | None = None
+def _parquet_parts(files: list[Path], block: int, options: ReadOptions) -> tuple[Table, list[Part]]:
+    first, parts = None, list[Part]()
     for path in files:
         with parquet_file(path) as file:
             schema = file.schema_arrow
@@ -335,13 +261,24 @@ def _parquet_parts(files: list[Path], block: int, options: ReadOptions) -> Itera
         first = first or ParquetTable(path, schema.empty_table(), options)
         if schema.names != first.frame.columns:
             raise FileError(f"the columns of {path} differ from those of {first.path}")
-        for groups in _runs(rows, block):
-            yield _ParquetPart(path, sum(rows[i] for i in groups), groups, options, first.shapes)
+        for run in _runs(rows, block):
+            parts.append(Part(path, sum(rows[i] for i in run), partial(_row_groups, path, run, options, first.shapes)))
+    assert first is not None
+    return first, parts
 
 
-def _csv_parts(files: list[Path], options: ReadOptions) -> Iterator[Part]:
+def _row_groups(path: Path, run: Sequence[int], options: ReadOptions, shapes: Any, columns: Sequence[int]) -> Table:
+    with parquet_file(path) as file:
+        names = file.schema_arrow.names
+        read = file.read_row_groups(run, columns=[names[i] for i in sorted(set(columns))])
+        nothing = arrow_for(path).nulls(read.num_rows)
+    table = arrow_for(path).table([read[name] if name in read.column_names else nothing for name in names], names)
+    return ParquetTable(path, table, options, shapes)
+
+
+def _csv_parts(files: list[Path], options: ReadOptions) -> tuple[Table, list[Part]]:
     """Ranges of bytes that end at the end of a line. Finding them reads the file once, a few megabytes at a time."""
-    first: CsvTable | None = None
+    first, parts = None, list[Part]()
     for path in files:
         table = open_csv(path, options)
         first = first or table
@@ -349,15 +286,18 @@ def _csv_parts(files: list[Path], options: ReadOptions) -> Iterator[Part]:
             raise FileError(f"{path} is in UTF-16, which cannot be read in blocks: save it as UTF-8")
         if table.form != first.form:
             raise FileError(f"the header of {path} differs from that of {first.path}")
-        if table.records == 0:
-            yield _CsvPart(path, 0, 0, 0, table.form)
         done = -table.form.start  # the header is not a record
-        for start, stop, lines in _line_ranges(path):
+        for start, stop, lines in [*_line_ranges(path)] or [(0, 0, 0)]:
             rows, done = min(lines, done + lines), done + lines
-            if rows > 0:
-                yield _CsvPart(path, rows, start, stop, table.form)
+            parts.append(Part(path, max(0, rows), partial(_lines, path, start, stop, table.form, max(0, rows))))
         if done != table.records:
             raise FileError(f"{path} changed while it was read")
+    assert first is not None
+    return first, parts
+
+
+def _lines(path: Path, start: int, stop: int, form: LineFormat, rows: int, _: Sequence[int]) -> Table:
+    return CsvTable(Lines(path, start, stop), form, rows)
 
 
 def _line_ranges(path: Path) -> Iterator[tuple[int, int, int]]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: The last entry of an array that holds coordinates in place of a point. No point has entries of this size.
 _KEPT = 2.0**1000
+#: Logarithms of floats are far below this.
+_FARTHEST = 1e6
 
 
 class FlatChart(Manifold):
@@ -160,15 +162,19 @@ class FlatChart(Manifold):
     def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
         from geodp.arithmetic.intervals import enclosed_vector
 
-        # eigen-decompositions branch where eigenvalues coincide: with the origin in the array, they take all branches
-        coordinates = self.raw_position(np.stack([center, self.origin]))[0]
-        return [c + x for c, x in zip(enclosed_vector(coordinates), v, strict=True)]
+        with np.errstate(all="ignore"):
+            # eigen-decompositions branch where eigenvalues coincide: with the origin in the array, they take all branches
+            coordinates = self.raw_position(np.stack([center, self.origin]))[0]
+        # a draw must not fail because of its centre, even if that has no finite coordinates in floats
+        finite = np.nan_to_num(coordinates, posinf=_FARTHEST, neginf=-_FARTHEST)
+        return [c + x for c, x in zip(enclosed_vector(finite), v, strict=True)]
 
     def from_chart(self, x: Array) -> Array:
-        coordinates = np.clip(x, -1e6, 1e6)
+        coordinates = x
         while True:
             with np.errstate(all="ignore"):
                 point = self.raw_inverse(coordinates)
             if self.valid(point):
                 return point
-            coordinates = 0.75 * coordinates  # so far out that floats cannot hold the point
+            # so far out that floats cannot hold the point
+            coordinates = 0.75 * np.clip(coordinates, -_FARTHEST, _FARTHEST)

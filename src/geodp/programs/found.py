@@ -76,7 +76,7 @@ class InFoundBall(Statistic):
     """A statistic in a ball that is found first with a part of the privacy: see the module."""
 
     start: Ball | Manifold
-    #: The statistic, in the ball of :func:`start_of`.
+    #: The statistic, in the ball of ``start_of``.
     then: Statistic
     #: The part of the privacy for the search; by default one of :data:`FINDS`.
     find: float | None = None
@@ -151,9 +151,21 @@ class FoundPlan(ProgramPlan):
         assert isinstance(statistic, InFoundBall)
         return cost_of_parts([cost_of(part) for part in statistic.portions(request, self.n)[1:]], request.privacy)
 
+    @cached_property
+    def search(self) -> Any:
+        """The plan of the search."""
+        statistic = self.statistic
+        assert isinstance(statistic, InFoundBall)
+        return statistic.search(self.request, (self.n,)).plan(self.n)
+
     def check(self) -> None:
-        assert isinstance(self.statistic, InFoundBall)
-        self.statistic.search(self.request, (self.n,)).check(self.n)
+        self.search.check()
+
+    def __str__(self) -> str:
+        statistic = self.statistic
+        assert isinstance(statistic, InFoundBall)
+        rest = statistic.later(self.request, start_of(statistic.start)).privacy
+        return f"a ball by {self.search}; then {statistic.then.words} in it, {rest}"
 
 
 def in_found_ball(

@@ -240,10 +240,10 @@ def split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Arr
     for chunk in chunks:
         array = as_array(chunk)
         check_shape(array, manifold)
-        whole = len(array) * record
+        size = len(array) * record
         # two chunks a core, so that none waits long for the other; of few records one, which costs less
-        parts = cores() if whole <= 4 * cores() * LEAST_BYTES else 2 * cores()
-        share = min(max(whole // parts + 1, LEAST_BYTES), _CHUNK_BYTES)
+        parts = cores() if size <= 4 * cores() * LEAST_BYTES else 2 * cores()
+        share = min(max(size // parts + 1, LEAST_BYTES), _CHUNK_BYTES)
         yield from slices(array, -(-share // (record * _MULTIPLE)) * _MULTIPLE, room)
 
 

@@ -29,9 +29,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.files import FileError, Found, chosen_columns
+from geodp.files import FileError, Found
 from geodp.files.options import ReadOptions
-from geodp.files.parts import PartReader, Parts, open_parts
+from geodp.files.parts import Parts, open_parts
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
 
@@ -65,7 +65,7 @@ def read_dask(
     geodp.files.FileError: there is no file or directory tensors
     """
     check_installed()
-    return dask_of(open_parts(path, ReadOptions(manifold, chosen_columns(columns), layout, header))).x
+    return dask_of(open_parts(path, ReadOptions.of(manifold, columns=columns, layout=layout, header=header))).x
 
 
 def dask_of(parts: Parts) -> Found:
@@ -127,9 +127,8 @@ def cluster(address: str) -> Iterator[None]:
 
 
 def _read(cell: NDArray[Any]) -> NDArray[Any]:
-    reader: PartReader = cell[0]
     box = np.empty(1, dtype=object)
-    box[0] = reader()
+    box[0] = cell[0]()
     return box
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack, final, get_args
 
 import numpy as np
 
-from geodp.files import Found, chosen_columns
+from geodp.files import Found
 from geodp.files.images import is_one_image
 from geodp.files.options import ReadOptions
 from geodp.files.parts import are_images, open_parts
@@ -20,7 +20,7 @@ from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
 from geodp.privacy.neighbours import Change, Labels, UnitIn
 from geodp.records.chunks import count_records, is_dask, with_errors_hidden
-from geodp.records.labels import Indices, by_appearance, group_names, in_order, key_of, places_of, sorted_names
+from geodp.records.labels import Indices, aligned, by_appearance, group_names, key_of, places_of, sorted_names
 from geodp.records.persons import Persons, numbered, persons_of
 from geodp.records.rows import Rows, check_known, read_rows, select_records
 from geodp.records.sources import Columns, is_column, load
@@ -90,9 +90,7 @@ class Dataset:
         How columns become points, as for :func:`geodp.files.read_records`. Arrays whose rows are not yet points, such as upper
         triangles, need a ``layout``. The columns of ``unit`` and ``by`` hold no coordinates. An ``atlas`` is a public image of
         the number of the region of each voxel: the regions are then the groups (``by="region"``), and voxels of region 0 are
-        left out.
-
-    Labels with an index, such as a column of another data frame, find their records by it.
+        left out. Labels with an index, such as a column of another data frame, find their records by it.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere, private_mean
@@ -183,8 +181,7 @@ class Dataset:
         from geodp.records.dask_files import check_installed, dask_of
 
         check_installed()
-        columns = chosen_columns(data.columns)
-        options = ReadOptions(manifold, columns, data.layout or "auto", data.header, False, data._named, data.mask, data.atlas)
+        options = ReadOptions.of(manifold, labels=tuple(data._named), **data._how)
         return data._filled(dask_of(open_parts(path, options)))
 
     def load(self, manifold: Manifold) -> Dataset:
@@ -195,8 +192,12 @@ class Dataset:
                 "one a person, or say in unit whose each voxel is",
                 stacklevel=callers_level(),
             )
-        how: Any = {name: getattr(self, name) for name in ("columns", "layout", "header", "mask", "atlas")}
-        return self._filled(load(self.x, manifold, self._named, **how))
+        return self._filled(load(self.x, manifold, self._named, **self._how))
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """How columns become points."""
+        return {name: getattr(self, name) for name in ("columns", "layout", "header", "mask", "atlas")}
 
     @property
     def _named(self) -> list[str | int]:
@@ -206,7 +207,7 @@ class Dataset:
     def _filled(self, found: Found) -> Dataset:
         known = dict(zip(self._named, found.labels, strict=True))
         unit, by = (
-            known[label] if is_column(label) else in_order(label, name, self.x)
+            known[label] if is_column(label) else aligned(label, name, self.x)
             for name, label in (("unit", self.unit), ("by", self.by))
         )
         who: Any = {name: getattr(self, name) for name in ("neighbours", "groups", "labels", "unit_in")}
@@ -217,8 +218,8 @@ class Dataset:
         return replace(self, by=None, groups=None, labels="public", unit_in="one group")
 
     def __repr__(self) -> str:
-        said = [f"{name}=..." for name in ("unit", "by") if getattr(self, name) is not None]
-        return f"Dataset({', '.join(['...', *said])}, neighbours={self.neighbours!r})"
+        labels = [f"{name}=..." for name in ("unit", "by") if getattr(self, name) is not None]
+        return f"Dataset({', '.join(['...', *labels])}, neighbours={self.neighbours!r})"
 
     def notation(self, manifold: Manifold) -> Notation | None:
         """The layout the records were written in, if it is one of this manifold."""

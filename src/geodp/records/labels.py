@@ -100,7 +100,7 @@ def _as_column(labels: Any) -> Any:
 def _in_order_of(x: Any, labels: Any, name: str) -> Any:
     """Labels in the order of the records, by their index. By position, a shuffled frame would have other people's labels."""
     own, theirs = _index(labels), _index(x)
-    if own is None:
+    if own is None or labels is x:
         return labels
     with hiding_error_text():
         count = len(own)
@@ -130,7 +130,7 @@ def _index(x: Any) -> Any:
     return None
 
 
-def in_order(labels: Any, name: str, x: Any) -> Any:
+def aligned(labels: Any, name: str, x: Any) -> Any:
     """Labels that have an index as an array in the order of the records ``x``; other labels unchanged."""
     return labels if _index(labels) is None else read_labels(labels, name, x)
 

@@ -1,16 +1,15 @@
 """Private records of persons who may have several each.
 
 The records of a person become one point or vector, by a function of these records alone. From then on each person counts as
-one record of ``n``. The result is a source of records of the same kind as the input (an array, a function that returns chunks,
-or a Dask array), with one record a person. A record without an id is somebody's who is not known: it counts as a person of its
-own, whose only record is invalid.
+one record of ``n``. The result is an array, or a stream if the records are one, with one record a person. A record without an id
+is somebody's who is not known: it counts as a person of its own, whose only record is invalid.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
-from geodp.records.chunks import Stream, is_dask
+from geodp.records.chunks import Stream
 from geodp.records.labels import Indices, by_appearance
 from geodp.records.rows import Rows, at_places
 
@@ -29,13 +28,16 @@ EachPerson = Callable[[Array, Indices], Array]
 _CHUNK_BYTES = 1 << 23
 
 
-class Persons(ABC):
-    """Records of ``count`` persons.
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Persons:
+    """Records of ``count`` persons, in an array or a stream. Of a stream a few megabytes of persons are in memory at a time.
 
     ``order`` lists the places of the records person by person, -1 for an invalid record, and ``starts`` says where in ``order``
     each person starts, followed by the length of ``order``.
     """
 
+    x: Any
     manifold: Manifold
     order: Indices
     starts: Indices
@@ -44,13 +46,22 @@ class Persons(ABC):
     def count(self) -> int:
         return len(self.starts) - 1
 
-    @abstractmethod
     def each(self, row: EachPerson) -> Any:
         """A source of one row for each person. ``row`` must treat each person by itself, and must not raise for any value."""
 
-    @abstractmethod
+        def read() -> Iterator[Array]:
+            # persons are together who are so whatever the chunks are: a mean may depend, in its last bits, on the others
+            portions = list(_portions(self.starts, self.manifold))
+            places = (self.order[self.starts[first] : self.starts[last]] for first, last in portions)
+            for (first, last), records in zip(portions, at_places(self.x, self.manifold, places), strict=True):
+                yield row(records, self.starts[first:last] - self.starts[first])
+
+        return np.concatenate(list(read())) if isinstance(self.x, np.ndarray) else Stream(read, self.count)
+
     def select(self, keep: Indices, padding: int = 0) -> Persons:
         """The persons ``keep``, in order, followed by ``padding`` persons whose only record is invalid."""
+        rows, starts = chosen_rows(self.starts, keep, padding)
+        return Persons(self.x, self.manifold, np.append(self.order[rows], np.full(padding, -1)), starts)
 
 
 def persons_of(rows: Rows, members: Indices, manifold: Manifold) -> Persons:
@@ -62,11 +73,7 @@ def persons_of(rows: Rows, members: Indices, manifold: Manifold) -> Persons:
     order = np.argsort(members, kind="stable").astype(np.int64)
     order = order[np.searchsorted(members[order], 0) :]
     starts = np.append(np.flatnonzero(np.diff(members[order], prepend=-1)), len(order)).astype(np.int64)
-    if is_dask(rows.x):
-        from geodp.records.dask_rows import DaskPersons
-
-        return DaskPersons.of(rows.x, manifold, order, starts, rows.persons < 0)
-    return LocalPersons(rows.x, manifold, np.where(rows.persons[order] < 0, -1, order), starts)
+    return Persons(rows.x, manifold, np.where(rows.persons[order] < 0, -1, order), starts)
 
 
 def numbered(persons: Indices) -> Indices:
@@ -75,28 +82,6 @@ def numbered(persons: Indices) -> Indices:
     if not missing.any():
         return persons
     return by_appearance(np.where(missing, persons.max(initial=-1) + np.cumsum(missing), persons))
-
-
-@final
-class LocalPersons(Persons):
-    """Records in an array or a stream. Of a stream a few megabytes of whole persons are in memory at a time."""
-
-    def __init__(self, x: Any, manifold: Manifold, order: Indices, starts: Indices) -> None:
-        self.x, self.manifold, self.order, self.starts = x, manifold, order, starts
-
-    def each(self, row: EachPerson) -> Any:
-        def read() -> Iterator[Array]:
-            # persons are together who are so whatever the chunks are: a mean may depend, in its last bits, on the others
-            portions = list(_portions(self.starts, self.manifold))
-            places = (self.order[self.starts[first] : self.starts[last]] for first, last in portions)
-            for (first, last), records in zip(portions, at_places(self.x, self.manifold, places), strict=True):
-                yield row(records, self.starts[first:last] - self.starts[first])
-
-        return np.concatenate(list(read())) if isinstance(self.x, np.ndarray) else Stream(read, self.count)
-
-    def select(self, keep: Indices, padding: int = 0) -> LocalPersons:
-        rows, starts = chosen_rows(self.starts, keep, padding)
-        return LocalPersons(self.x, self.manifold, np.append(self.order[rows], np.full(padding, -1)), starts)
 
 
 def chosen_rows(starts: Indices, keep: Indices, padding: int) -> tuple[Indices, Indices]:

@@ -7,6 +7,7 @@ whether it has given the same records in the same order as in the read that had 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -28,7 +29,7 @@ from geodp.records.chunks import (
     is_dask,
     split,
 )
-from geodp.records.labels import Indices, by_appearance, check_length, coded, joined, read_labels
+from geodp.records.labels import Indices, by_appearance, check_length, coded, joined, key_of, read_labels
 
 #: Labelled records up to this many bytes are kept from the read that has their labels.
 _KEPT_BYTES = 1 << 29
@@ -51,16 +52,17 @@ class Rows:
 
 def read_rows(x: Any, unit: Any, by: Any, manifold: Manifold) -> Rows:
     """The records ``x`` with their persons and groups, of which at least one is given."""
-    in_chunks = not isinstance(x, np.ndarray)
+    in_chunks, labels = not isinstance(x, np.ndarray), [unit, by]
     if is_dask(x):
-        from geodp.records.dask_rows import read_blocks
+        from geodp.records.dask_arrays import with_labels
 
-        x, count, labels = read_blocks(x, (unit, by), manifold, _KEPT_BYTES)
-    elif isinstance(x, np.ndarray):
-        count = count_records(x, manifold)
-        labels = [unit, by]
+        check_shape(x, manifold)
+        x, places = with_labels(x, [label for label in labels if is_dask(label)]), iter((0, 1))
+        labels = [LabelOf(next(places)) if is_dask(label) else label for label in labels]
+    if in_chunks:
+        x, count, labels = _read_stream(x, labels, manifold)
     else:
-        x, count, labels = _read_stream(x, (unit, by), manifold)
+        count = count_records(x, manifold)
     persons, _ = _coded(labels[0], "unit", count)
     groups, found = _coded(labels[1], "by", count)
     if persons is not None and in_chunks:
@@ -74,7 +76,12 @@ def _coded(labels: Any, name: str, count: int) -> tuple[Indices | None, list[Any
         return None, []
     cells = read_labels(labels, name)
     check_length(cells, name, count)
-    return coded(cells)
+    codes, found = coded(cells)
+    if callable(labels):
+        again, same = coded(read_labels(labels, name))
+        if not np.array_equal(codes, again) or list(map(key_of, found)) != list(map(key_of, same)):
+            raise changed()
+    return codes, found
 
 
 def _check_together(persons: Indices) -> None:
@@ -84,7 +91,7 @@ def _check_together(persons: Indices) -> None:
         raise ValueError("records in chunks must be sorted by person, so that the records of each come together")
 
 
-def _read_stream(x: Any, labels: tuple[Any, Any], manifold: Manifold) -> tuple[Any, int, list[Any]]:
+def _read_stream(x: Any, labels: list[Any], manifold: Manifold) -> tuple[Any, int, list[Any]]:
     """The records of a stream, or the stream if there are too many to keep; their number; and the labels that come with them."""
     seen, kept, count, size = blake2b(), list[Array](), 0, math.prod(manifold.point_shape) * 8
     found: list[list[NDArray[Any]]] = [[], []]
@@ -99,6 +106,10 @@ def _read_stream(x: Any, labels: tuple[Any, Any], manifold: Manifold) -> tuple[A
             count += len(chunk)
             kept = [*kept, chunk] if count * size <= _KEPT_BYTES else []
     both = [joined(parts) if isinstance(label, LabelOf) else label for label, parts in zip(labels, found, strict=True)]
+    if any(callable(label) for label in labels):
+        # two readers belong together only if each gives the same, in the same order, whenever it is called
+        for _ in _read_again(x, manifold, seen.digest()):
+            pass
     if count * size <= _KEPT_BYTES:
         return np.concatenate([np.empty((0, *manifold.point_shape)), *kept]), count, both
     return Stream(lambda: _read_again(x, manifold, seen.digest()), count), count, both
@@ -147,16 +158,15 @@ def at_places(x: Any, manifold: Manifold, wanted: Iterable[Indices]) -> Iterator
 def select_records(x: Any, manifold: Manifold, count: int, keep: Indices, padding: int = 0) -> Any:
     """Of ``count`` records those at ``keep``, in order, followed by ``padding`` invalid ones: a source of the same kind."""
     if is_dask(x):
-        from geodp.records.dask_rows import select_blocks
-
-        return select_blocks(x, manifold, keep, padding)
+        da = sys.modules["dask.array"]
+        return da.concatenate([x[keep], da.from_array(np.full((padding, *manifold.point_shape), np.nan))])
     places = np.append(keep, np.full(padding, -1))
     if isinstance(x, np.ndarray):
         return next(at_places(x, manifold, [places]))
     rows = max(1, _CHUNK_BYTES // (8 * math.prod(manifold.point_shape)))
     wanted = [places[start : start + rows] for start in range(0, len(places), rows)]
-    whole = _counted(x, manifold, count)
-    return Stream(lambda: at_places(whole, manifold, wanted), len(places))
+    counted = _counted(x, manifold, count)
+    return Stream(lambda: at_places(counted, manifold, wanted), len(places))
 
 
 def _counted(x: Any, manifold: Manifold, count: int) -> Callable[[], Iterator[Array]]:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from geodp.inputs import EPSILON, Array, as_numpy, refuse_unreadable
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.records.chunks import as_array, check_shape, in_order, one_blas_thread, pool
+from geodp.records.labels import aligned
 from geodp.records.sources import Columns, is_column, load
 from geodp.solver.groups import GroupEvaluator, GroupPass, Integers, best_group_evaluator
 from geodp.solver.mean import (
@@ -104,7 +105,7 @@ def frechet_means(
     found = load(x, checked_ball(ball).manifold, [by] if is_column(by) else (), **how)
     records = as_array(found.x)
     check_shape(records, ball.manifold)
-    labels, codes = _coded(np.array(found.labels[0].tolist()) if found.labels else by, groups, len(records))
+    labels, codes = _coded(np.array(found.labels[0].tolist()) if found.labels else aligned(by, "by", x), groups, len(records))
     order: Any = slice(None)
     if (codes[1:] < codes[:-1]).any() or (codes < 0).any():
         order = np.argsort(codes, kind="stable")
