@@ -45,17 +45,9 @@ from geodp.noise.selection import Selection
 from geodp.privacy.cost import SelectionCost
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
 from geodp.privacy.splitting import split
-<<<<<<< HEAD
 from geodp.programs.ball import BallRelease, plan_search, possible_radii
-from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond
-=======
-from geodp.programs.ball import BallRelease, cubes_for, median_scores, plan_search, possible_radii
-from geodp.programs.cells import Cube, Cubes, Scored, weight
-from geodp.records.dataset import Dataset
-from geodp.records.sums import rows_over
 from geodp.statistics.average import Average, averaging_space
-from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond, histograms
->>>>>>> answers
+from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond
 from geodp.statistics.coverage import Coverage
 from geodp.statistics.frechet import Mean
 from geodp.testing import random_points

@@ -103,18 +103,13 @@ FIELDS: dict[str, tuple[Schema, str]] = {
 _ALL = ["geodp", "private", "notion", "cost", "neighbours", "dataset", "charge", "request"]
 _ONE = [*_ALL, "numerics", "unit", "n", "manifold", "center", "radius", "draws"]
 _VALUE = [*_ONE, "bound", "mechanism", "sensitivity", "tolerance", "scale", "grid", "projected", "error", "verdict", "value"]
-<<<<<<< HEAD
 _MEDIAN = ["value", "distance", "arrived", "approximate_error", "guaranteed_error", "verdict", "steps"]
 _PROGRAMS = {
     "ball": [*_ONE, "steps"],
     "clusters": [*_ONE, "reach", "rounds", "scale", "centers", "counts"],
     "median": [*_ONE, *_MEDIAN],
 }
-_OPTIONAL = [*Parameters.__annotations__, "count", "coverage", "coverage_share", "noise_cost", "layout", "in_units"]
-=======
-_PROGRAMS = {"ball": [*_ONE, "steps"], "clusters": [*_ONE, "reach", "rounds", "scale", "centers", "counts"]}
 _OPTIONAL = [*Parameters.__annotations__, "count", "coverage", "coverage_share", "noise_cost", "layout", "norm", "in_units"]
->>>>>>> answers
 
 _CHARGED = {"oneOf": [{"properties": dict.fromkeys(("dataset", "charge"), kind)} for kind in (NONE, {"not": NONE})]}
 _SIMULATED = {

@@ -229,12 +229,8 @@ class Session(Shown):
     variance = Method(private_variance)
     covariance = Method(private_covariance)
     coverage = Method(private_coverage)
-<<<<<<< HEAD
-    projected_mean = Method(private_projected_mean)
-    median = Method(private_median)
-=======
     average = Method(private_average)
->>>>>>> answers
+    median = Method(private_median)
     kmeans = Method(private_kmeans)
 
     if not TYPE_CHECKING:

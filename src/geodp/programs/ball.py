@@ -6,18 +6,7 @@ r"""A ball found privately: where the records are, and how far they spread.
 The search is a chain of releases. Each looks at the records through what the earlier ones released, so their costs add up
 (:func:`geodp.privacy.cost.compose`), and everything decided on the way is a function of public numbers and of earlier releases.
 
-<<<<<<< HEAD
 1. *A median* (:mod:`geodp.programs.median`): a centre, and how far records are from it. It needs no ball and few records.
-=======
-1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.average`). Elsewhere medians of normal
-   coordinates at the centre of the wide ball, each by the exponential mechanism over the cells of a fine public grid: the error
-   in rank grows with the logarithm of the radius over the spread only. If the records are too few for that, one cube of normal
-   coordinates, by one exponential mechanism over all cubes of many sizes (:mod:`geodp.programs.cells`): the score of a cube is
-   the number of its records, but at most half of all, and the smaller of two cubes counts more. Empty cubes need not be listed,
-   and ``N`` cubes in all need about ``(2/e) log N`` records in the right one. If the records are too few for that as well, a
-   median along the directions in which units of measurement shift the space (for matrices the logarithm of the determinant), or
-   nothing.
->>>>>>> answers
 2. *A radius.* The exponential mechanism over a public geometric grid of radii. ``k(t)`` records are farther than ``t`` from the
    centre, and ``k`` is a target: the score of a radius is minus the number of records by which ``k`` misses the interval between
    its own ``k(t)`` and that of the next smaller radius. Replacing one record changes it by at most 1, and some radius has the
@@ -53,7 +42,7 @@ from geodp.noise.selection import Choice, Selection
 from geodp.privacy.cost import Cost, compose, laplace_ratio, pure_epsilon, selection_epsilon
 from geodp.privacy.notions import Privacy
 from geodp.privacy.splitting import split
-from geodp.programs.descent import Descent, Median
+from geodp.programs.descent import Descent, Median, check_compact
 from geodp.programs.median import descend, descents, in_one_notion
 from geodp.receipt import Receipt, about_point
 from geodp.records.dataset import GroupOptions
@@ -61,13 +50,7 @@ from geodp.release import Options, release, takes
 from geodp.request import Flow, Plan, Program, ProgramPlan, Request, Statistic
 from geodp.showing import Row
 from geodp.solver.mean import means_possible
-<<<<<<< HEAD
 from geodp.statistics.counts import beyond
-from geodp.statistics.projected import embedding_of
-=======
-from geodp.statistics.average import Average
-from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond, histograms
->>>>>>> answers
 
 #: Raises a ``ValueError`` for balls that are of no use. It may depend on public numbers alone.
 Check = Callable[[Ball], None]
@@ -279,7 +262,6 @@ class Search(ProgramPlan):
             reach = plan.statistic.value(drawn)
         return Ball(manifold, center, reach)
 
-<<<<<<< HEAD
     def _around(self, median: Median) -> tuple[Array, float]:
         """A centre at the median, or as near as floats and the later request can be there, and how far records may be from it."""
         manifold, accepts, center, moved = self.manifold, self._program.accepts, median.point, 0.0
@@ -302,17 +284,6 @@ WAYS: tuple[tuple[tuple[What, float], ...], ...] = (
     (("median", 0.7), ("radius", 0.3)),
     (("median", 1.0),),
 )
-=======
-    def _statistic(self, step: Step, center: Array, reach: float, *, final: bool) -> Statistic:
-        if step.what == "projected mean":
-            return Average(self.manifold)
-        if step.what == "radius":
-            return Radius.of(self, step, center, reach, final)
-        wide = wide_ball(self.manifold, center, reach)
-        if step.what == "mean":
-            return TangentMean(wide)
-        return MiddleCube(wide) if step.what == "cube" else Medians(wide, step.what == "scale")
->>>>>>> answers
 
 
 def plan_search(start: Ball | Manifold, n: int, privacy: Privacy, then: Privacy | None = None) -> Search:
@@ -321,96 +292,6 @@ def plan_search(start: Ball | Manifold, n: int, privacy: Privacy, then: Privacy 
     return found
 
 
-<<<<<<< HEAD
-=======
-def ways(start: Ball | Manifold) -> list[list[tuple[What, float]]]:
-    """The ways to search, best first: their steps and the parts of the privacy that these get. The last one always works."""
-    firsts: list[What] = ["projected mean"]
-    if isinstance(start, Ball):
-        firsts = ["medians", "cube", "scale", "mean"] if len(start.manifold.scale_directions) else ["medians", "cube", "mean"]
-    ways: list[list[tuple[What, float]]] = []
-    for first in firsts:
-        ways.append([(first, 4.0), ("radius", 1.0), ("mean", 4.0), ("radius", 1.0)])
-        if first in ("scale", "projected mean"):
-            ways.append([(first, 1.0), ("radius", 1.0)])
-    return [*ways, [("radius", 1.0)]] if isinstance(start, Ball) else ways
-
-
-def enough_records(start: Ball | Manifold, privacy: Privacy) -> int:
-    """From how many records on a search goes the best way."""
-    manifold, best = (start.manifold if isinstance(start, Ball) else start), ways(start)[0]
-    most = 1
-    while not all_tell(best, manifold, most, privacy):
-        most *= 2
-    least = most // 2
-    while most - least > 1:
-        middle = (most + least) // 2
-        least, most = (least, middle) if all_tell(best, manifold, middle, privacy) else (middle, most)
-    return most
-
-
-def shares_of(parts: list[tuple[What, float]]) -> list[float]:
-    total = sum(part for _, part in parts)
-    return [part / total for _, part in parts]
-
-
-def all_tell(parts: list[tuple[What, float]], manifold: Manifold, n: int, privacy: Privacy) -> bool:
-    """Whether every step, with its part of the privacy, would tell something about ``n`` records."""
-    shares = split(privacy, shares_of(parts))
-    steps = [what for what, _ in parts]
-    return all(_tells(what, share, manifold, n, first=i == 0) for i, (what, share) in enumerate(zip(steps, shares, strict=True)))
-
-
-def _tells(what: What, privacy: Privacy, manifold: Manifold, n: int, *, first: bool) -> bool:
-    """Whether a step with this privacy would tell anything about ``n`` records: from public numbers alone."""
-    match what:
-        case "medians" | "scale":
-            count = manifold.dim if what == "medians" else len(manifold.scale_directions)
-            each = selection_epsilon(split(privacy, [1.0 / count] * count)[0])
-            return 2.0 / each * _LOG_CELLS < _RANK * n
-        case "cube":
-            possible = manifold.dim <= _MOST_DIMENSIONS and n <= _MOST_RECORDS
-            return possible and cubes_for(privacy, manifold.dim, 1.0, n).levels >= _LEAST_LEVELS
-        case "mean":
-            # in the wide ball its noise is to be small; later any centre is better than a rough one
-            return _noise_over_radius(privacy, manifold.dim, n) < (0.125 if first else 0.25)
-        case "projected mean":
-            return 0.5 * _noise_over_radius(privacy, Average(manifold).space.dim, n) < 0.25
-    return records_to_tell(privacy, n) < 0.5 * n
-
-
-def cubes_for(privacy: Privacy, dim: int, radius: float, n: int) -> Cubes:
-    """Cubes as fine as can be told: with half of the records in one of them, no other one is chosen but with chance ``e^-4``."""
-    affordable = 0.5 * selection_epsilon(privacy) * (_NEEDED_SHARE * n) - 4.0
-    levels = 0
-    while levels < _MOST_LEVELS and math.log(Cubes(dim, radius, levels + 1).total) < affordable:
-        levels += 1
-    return Cubes(dim, radius, levels)
-
-
-def _noise_over_radius(privacy: Privacy, dim: int, n: int) -> float:
-    ratio = laplace_ratio(privacy, dim) or pure_epsilon(privacy)
-    return 2.0 * dim / (n * ratio)
-
-
-def _cost(what: What, privacy: Privacy, manifold: Manifold) -> Cost:
-    match what:
-        case "medians":
-            return compose(Selection(part).cost for part in split(privacy, [1.0 / manifold.dim] * manifold.dim))
-        case "scale":
-            count = len(manifold.scale_directions)
-            return compose(Selection(part).cost for part in split(privacy, [1.0 / count] * count))
-        case "radius" | "cube":
-            return Selection(privacy).cost
-        case "mean":
-            statistic: Any = TangentMean(Ball(manifold, manifold.origin, 1e-3))
-        case _:
-            statistic = Average(manifold)
-    # the law is chosen for many records, where no noise is as wide as the ball; then the cost depends on neither
-    return Request(statistic, privacy).plan(_MANY).own_cost
-
-
->>>>>>> answers
 # ---------------------------------------------------------------------- releasing
 
 
@@ -462,8 +343,7 @@ def check_start(outer: Ball | Manifold, check: Check = accept_all) -> None:
     if not isinstance(manifold, Manifold):
         raise TypeError(f"outer must be a wide Ball or a compact manifold but is of type {type(outer).__name__}")
     if isinstance(outer, Manifold):
-        if outer.embedding is None:
-            raise ValueError(f"{outer} is not compact: start from a wide ball, such as one of radius=30")
+        check_compact(outer)
     elif not math.isinf(manifold.injectivity_radius):
         raise ValueError(f"on {manifold} no ball is needed to start from: give the manifold itself")
     center, reach = (outer.center, outer.radius) if isinstance(outer, Ball) else (manifold.origin, math.inf)

@@ -76,6 +76,12 @@ def start_on(manifold: Manifold, outer: float | None = None) -> Ball | Manifold:
     return Ball(manifold, manifold.origin, OUTER if outer is None else outer)
 
 
+def check_compact(manifold: Manifold) -> None:
+    """Raises if a search cannot start from all of the manifold."""
+    if manifold.embedding is None:
+        raise ValueError(f"{manifold} is not compact: start from a wide ball, such as one of radius=30")
+
+
 # ---------------------------------------------------------------------- rows of records
 
 

@@ -47,6 +47,7 @@ from geodp.programs.descent import (
     Median,
     Request,
     Scale,
+    check_compact,
     closeness,
     counted,
     lifted,
@@ -59,7 +60,7 @@ from geodp.records.sums import sum_over
 from geodp.release import GroupedOptions, Options, release, takes
 from geodp.request import Flow, Plan, Program, ProgramPlan, Statistic
 from geodp.showing import RULE, Row
-from geodp.statistics.projected import ProjectedMean, embedding_of
+from geodp.statistics.average import Average
 from geodp.verdict import percent
 
 #: Part of the privacy for a guaranteed error, if one is asked for.
@@ -219,7 +220,7 @@ def _statistic(manifold: Manifold, asked: Request) -> Statistic:
             return MedianGradient(manifold, asked)
         case Scale():
             return MedianScale(manifold, asked)
-    return ProjectedMean(manifold)
+    return Average(manifold)
 
 
 # ---------------------------------------------------------------------- the release
@@ -379,7 +380,7 @@ class FrechetMedian(Program):
         object.__setattr__(self, "threshold", threshold)
         object.__setattr__(self, "guarantee", guarantee)
         if not isinstance(self.start, Ball):
-            embedding_of(self.start)  # a sentence for spaces without one
+            check_compact(self.start)
 
     @property
     def place(self) -> Ball | Manifold:

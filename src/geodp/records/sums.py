@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -86,18 +86,6 @@ def _of_chunks(x: Any, manifold: Manifold, function: Callable[[Array], Part]) ->
         for part, chunk in in_order(pool(os.getpid()), work, chunks_of(x, manifold, memory.take)):
             memory.give(chunk)
             yield part
-
-
-class Stack:
-    """A list of arrays whose sum with another list is the longer list."""
-
-    def __init__(self, parts: list[Any]) -> None:
-        self.parts = parts
-
-    def __add__(self, other: Stack | Literal[0]) -> Stack:
-        return Stack([*self.parts, *other.parts]) if isinstance(other, Stack) else self  # a block without records gives 0
-
-    __radd__ = __add__  # only ever called with 0
 
 
 class _Counted:
