@@ -213,6 +213,7 @@ def test_persons_are_released_in_all_functions_and_the_receipt_says_so() -> None
         (np.arange(7), "unit must have one label for each record, but it has fewer"),
         (np.zeros((8, 1)), r"unit has shape \(8, 1\), but one label for each record has shape \(n,\)"),
         (np.ma.masked_array(np.arange(8)), "masked"),
+        (np.zeros(8, dtype=complex), "unit has the dtype complex128, but labels are texts, numbers, identifiers or dates"),
     ],
 )
 def test_ids_that_do_not_fit_are_one_sentence(ids: Any, sentence: str) -> None:
