@@ -247,8 +247,8 @@ class Session(Shown):
     def summary(self, value: ArrayLike, *, sensitivity: float, **options: Any) -> Release:
         """:func:`geodp.private_summary` of a value that you computed from these records, with a sensitivity that you proved for
         the neighbours of the budget."""
-        about: Any = {"neighbours": self._protects, "ledger": self.ledger, "dataset": self.dataset, **options}
-        return private_summary(value, self.manifold, sensitivity=sensitivity, **about)
+        about: Any = {"neighbours": self._protects, "ledger": self.ledger, "dataset": self.dataset}
+        return private_summary(value, self.manifold, sensitivity=sensitivity, **about, **options)
 
     def plan(
         self,
