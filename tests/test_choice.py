@@ -193,12 +193,13 @@ def test_two_unlike_data_sets_get_the_same_noise_object(manifold: Manifold, priv
     same = np.broadcast_to(ball.center, spread.shape).copy()
     releases = [private_mean(x, ball, **privacy.parameters(), simulate=np.random.default_rng(1)) for x in (spread, same)]
     assert releases[0].noise is releases[1].noise, "chosen once for the public numbers"
-    of_value = re.compile(r"[\[\]]|standard deviations along|^  (error|verdict) ")  # these follow from the released value
+    of_value = re.compile(
+        r"[\[\]]|standard deviations along|^  (error|verdict) |on average about"
+    )  # these follow from the released value
     texts = [[line for line in str(each).splitlines() if not of_value.search(line)] for each in releases]
     assert texts[0] == texts[1]
-    assert [each.expected_error() for each in releases] == [
-        plan(ball, 30, **privacy.parameters()).expected_error + releases[0].tolerance
-    ] * 2
+    worst = plan(ball, 30, **privacy.parameters()).expected_error + releases[0].tolerance
+    assert all(each.expected_error() <= worst for each in releases)
 
 
 @every_manifold
