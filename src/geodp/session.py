@@ -23,6 +23,7 @@ from geodp.privacy.ledger import Budget, Charge, EpsilonDelta, Ledger
 from geodp.programs.ball import BallRelease, private_ball
 from geodp.programs.chain import ChainPlan, plan_chain
 from geodp.programs.kmeans import private_kmeans
+from geodp.programs.median import private_median
 from geodp.receipt import Release, receipt_from_json
 from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import Account, AccountOptions, protection, takes
@@ -84,7 +85,7 @@ def _bound(session: Session, entry: Entry) -> Callable[..., Any]:
     def release(*arguments: Any, **options: Any) -> Any:
         place = session._place(entry, *(options.pop(name, None) for name in _PLACES[entry.place]))
         found = function(
-            session._everyone if entry.place == "start" else session.data,
+            session.data if entry.by_group else session._everyone,
             place,
             *arguments,
             ledger=session.ledger,
@@ -229,6 +230,7 @@ class Session(Shown):
     covariance = Method(private_covariance)
     coverage = Method(private_coverage)
     average = Method(private_average)
+    median = Method(private_median)
     kmeans = Method(private_kmeans)
 
     if not TYPE_CHECKING:
