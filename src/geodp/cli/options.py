@@ -83,7 +83,7 @@ OPTIONS: dict[str, Option] = {
     "guaranteed": Option(bool, "Spend 15% of the privacy on an error bar that always holds.", False, ("--guaranteed",)),
     "coverage": Option(float, "Part of the privacy to measure how many records are valid and what clipping did; 0: none.", 0.05),
     "outer": Option(float | None, "Without --radius: a public radius about the origin that holds all records. Default: 30."),
-    "find": Option(float | None, "Without --radius: the part of the privacy for finding a ball. By default chosen by the number of records."),
+    "find": Option(float | None, "Without --radius: the part of the privacy for the search. Default: by a public rule."),
     "anyway": Option(bool, "Release even what is likely to say nothing.", False, ("--anyway",)),
     "mechanism": Option(
         str,
