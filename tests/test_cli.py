@@ -278,7 +278,7 @@ def test_the_bound_of_the_paper_can_be_asked_for(directions: Path) -> None:
         ("variance", SPHERE),
         ("covariance", SPHERE),
         ("kmeans", (*SPHERE, "--clusters", 2)),
-        ("projected-mean", SPHERE[:2]),
+        ("average", SPHERE[:2]),
         ("ball", SPHERE[:2]),
     ],
 )

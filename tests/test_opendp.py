@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,8 @@ RECORDS: dict[str, tuple[Make, Any]] = {
     "coverage": (bridge.make_coverage, BALL),
     "variance": (bridge.make_frechet_variance, BALL),
     "covariance": (bridge.make_tangent_covariance, BALL),
-    "projected mean": (bridge.make_projected_mean, Torus(2)),
+    "average": (bridge.make_average, Torus(2)),
+    "average of matrices": (partial(bridge.make_average, bound=3.0), SPD(2)),
     "ball": (bridge.make_enclosing_ball, Ball(SPD(2), np.eye(2), 5.0)),
 }
 

@@ -43,7 +43,7 @@ def test_every_release_is_charged_to_the_one_budget_and_what_is_left_is_exact() 
         session.variance(epsilon=0.2),
         session.covariance(epsilon=0.2),
         session.coverage(epsilon=0.1),
-        session.projected_mean(epsilon=0.4),
+        session.average(epsilon=0.4),
         session.summary([0.0, 0.0, 1.0], sensitivity=0.01, epsilon=0.1),
     ]
     assert session.left == Decimal("1.2")
@@ -75,7 +75,7 @@ def test_a_release_of_a_session_is_that_of_the_function_of_the_same_name(name: s
     assert session.left == 1
 
 
-@pytest.mark.parametrize("name", ["ball", "mean", "variance", "covariance", "coverage", "projected_mean", "kmeans"])
+@pytest.mark.parametrize("name", ["ball", "mean", "variance", "covariance", "coverage", "average", "kmeans"])
 def test_the_signature_of_a_method_is_that_of_the_function_without_what_the_session_says(name: str) -> None:
     session = Session(directions(), Sphere(2), epsilon=1)
     own = {*inspect.signature(getattr(session, name)).parameters}

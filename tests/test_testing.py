@@ -228,11 +228,11 @@ every_small_manifold = pytest.mark.parametrize("manifold", longer([m for m in MA
 def test_a_rounding_bound_below_what_floats_can_know_is_noticed(manifold, factor, monkeypatch):
     """The bounds are generous: a hundred-thousandth of one is below what is seen, on every manifold of the library."""
     right, in_ball, reading = type(manifold).log_rounding, type(manifold).log_rounding_in_ball, type(manifold).reading_rounding
+    monkeypatch.setattr(type(manifold), "reading_rounding", lambda self, x: factor * reading(self, x))
     with monkeypatch.context() as patch:
         patch.setattr(type(manifold), "log_rounding", lambda self, p, reach: factor * right(self, p, reach))
-        patch.setattr(type(manifold), "reading_rounding", lambda self, x: factor * reading(self, x))
         assert is_noticed(manifold, testing.log_rounding_covers_the_last_bits_of_its_arguments, "log_rounding is")
-    if isinstance(manifold, FlatChart) and manifold.keeps_coordinates:
+    if any(isinstance(part, FlatChart) and part.keeps_coordinates for part in manifold.components):
         return  # its bound in balls is about coordinates, which have no last bits: see the next test
     monkeypatch.setattr(
         type(manifold), "log_rounding_in_ball", lambda self, center, radius: factor * in_ball(self, center, radius)
@@ -378,6 +378,28 @@ def test_points_that_are_not_nearest_or_vectors_that_isometries_change_are_notic
         assert misplaced(patch, manifold, nearest=lambda vector: embedding.nearest(vector + away))
     stretch = np.where(np.arange(embedding.dim) == 0, 1.1, 1.0)
     assert misplaced(monkeypatch, manifold, write=lambda points: stretch * embedding.write(points))
+
+
+CONVEX = [SPD(1), SPD(3), Simplex(4), Correlation(3)]
+
+
+def set_wrongly(monkeypatch: pytest.MonkeyPatch, manifold: Manifold, **wrong: object) -> bool:
+    found = replace(manifold.convex_set(2.0), **wrong)
+    monkeypatch.setattr(type(manifold), "convex_set", lambda self, bound: found)
+    return is_noticed(manifold, testing.the_convex_set_has_the_diameter_and_the_nearest_points_it_says)
+
+
+@factors(0.0, 0.5, 0.9)
+@pytest.mark.parametrize("manifold", CONVEX, ids=repr)
+def test_a_convex_set_that_is_larger_than_is_said_is_noticed(manifold, factor, monkeypatch):
+    assert set_wrongly(monkeypatch, manifold, diameter=factor * manifold.convex_set(2.0).diameter)
+
+
+@pytest.mark.parametrize("manifold", CONVEX, ids=repr)
+def test_a_move_away_from_the_convex_set_is_noticed(manifold, monkeypatch):
+    right = manifold.convex_set(2.0)
+    away = np.linspace(0.1, 0.2, right.dim)
+    assert set_wrongly(monkeypatch, manifold, nearest=lambda vector: right.nearest(vector + away))
 
 
 # ---------------------------------------------------------------------- the exact sampler

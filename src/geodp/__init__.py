@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from geodp.solver.compiling import compile
     from geodp.solver.many import MeanResults, frechet_means
     from geodp.solver.mean import MeanResult, frechet_mean
+    from geodp.statistics.average import private_average, private_projected_mean
     from geodp.statistics.covariance import private_covariance
     from geodp.statistics.coverage import private_coverage
     from geodp.statistics.frechet import private_mean
-    from geodp.statistics.projected import private_projected_mean
     from geodp.statistics.sensitivity import sensitivity
     from geodp.statistics.summary import private_summary
     from geodp.statistics.variance import private_variance
@@ -108,11 +108,13 @@ __all__ = [
     "frechet_means",
     "plan",
     "plan_chain",
+    "private_average",
     "private_ball",
     "private_covariance",
     "private_coverage",
     "private_kmeans",
     "private_mean",
+    "private_median",
     "private_projected_mean",
     "private_summary",
     "private_variance",
@@ -165,9 +167,10 @@ _LATER = {
     "Dataset": "geodp.records.dataset",
     "private_ball": "geodp.programs.ball",
     "private_mean": "geodp.statistics.frechet",
+    "private_median": "geodp.programs.median",
     "private_summary": "geodp.statistics.summary",
     "private_coverage": "geodp.statistics.coverage",
-    "private_projected_mean": "geodp.statistics.projected",
+    **dict.fromkeys(("private_average", "private_projected_mean"), "geodp.statistics.average"),
     "private_variance": "geodp.statistics.variance",
     "private_covariance": "geodp.statistics.covariance",
     "private_kmeans": "geodp.programs.kmeans",

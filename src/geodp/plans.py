@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from geodp.inputs import whole_number
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.notation import in_layout
+from geodp.manifolds.units import short
 from geodp.noise.choice import Candidate
 from geodp.noise.mechanism import Mechanism
 from geodp.privacy.cost import ConcentratedCost, Cost, compose
@@ -58,9 +60,13 @@ class ShownPlan(Shown):
     @property
     def ball(self) -> Ball:
         """The public ball of the records."""
+        assert self._ball is not None
+        return self._ball
+
+    @property
+    def _ball(self) -> Ball | None:
         place = self.statistic.place
-        assert isinstance(place, Ball)
-        return place
+        return place if isinstance(place, Ball) else None
 
     @property
     def epsilon(self) -> float | None:
@@ -95,7 +101,11 @@ class ShownPlan(Shown):
 
     def verdict(self) -> str:
         """One line on what the error means, compared with the radius of the ball."""
-        return verdict(self.expected_error, self.quantiles[0.95], self.ball.radius).replace("says", "will say", 1)
+        if self._ball is not None:
+            return verdict(self.expected_error, self.quantiles[0.95], self.ball.radius).replace("says", "will say", 1)
+        if self.says_nothing:
+            return "this release will say nothing about the data: the noise is as large as all there is"
+        return f"with probability 95% noise moves it by at most {self.quantiles[0.95]:.3g}"
 
     def budgets(self, releases: int, delta: float = 1e-6) -> dict[str, float]:
         """The total epsilon that ``releases`` releases like this one need at a total ``delta``, for each way of adding up.
@@ -112,10 +122,11 @@ class ShownPlan(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and text, for JSON."""
+        ball = self._ball
         return {
-            "manifold": repr(self.ball.manifold),
-            "center": self.ball.center.tolist(),
-            "radius": self.ball.radius,
+            "manifold": repr(self.notation.manifold),
+            "center": None if ball is None else ball.center.tolist(),
+            "radius": None if ball is None else ball.radius,
             "n": self.n,
             **self.privacy.parameters(),
             "notion": self.privacy.words,
@@ -130,7 +141,7 @@ class ShownPlan(Shown):
             "quantiles": {f"{q:g}": error for q, error in self.quantiles.items()},
             "says_nothing": self.says_nothing,
             "verdict": self.verdict(),
-            **in_layout(self.notation, {"center": self.ball.center}, self._lengths()),
+            **({} if ball is None else in_layout(self.notation, {"center": ball.center}, self._lengths(ball))),
             "options": [
                 {
                     "mechanism": option.name,
@@ -145,26 +156,37 @@ class ShownPlan(Shown):
             ],
         }
 
-    def _lengths(self) -> dict[str, float]:
+    def _lengths(self, ball: Ball) -> dict[str, float]:
         quantiles = {f"error_{100 * q:g}": error for q, error in self.quantiles.items()}
-        return {"radius": self.ball.radius, "expected_error": self.expected_error, **quantiles}
+        return {"radius": ball.radius, "expected_error": self.expected_error, **quantiles}
 
     def head(self) -> str:
-        return f"{self.ball.manifold}, radius {self.notation.length(self.ball.radius, 6)}: n = {self.n}, {self.privacy}"
+        ball = self._ball
+        where = f"the {self.statistic.kind}" if ball is None else f"radius {self.notation.length(ball.radius, 6)}"
+        return f"{self.notation.manifold}, {where}: n = {self.n}, {self.privacy}"
 
     def rows(self) -> list[Row]:
         tolerance = self.tolerance
         # shown only if it matters: in most balls it is about 1e-12
+        # without a ball errors are lengths of the noise, which have no units
+        length = self.notation.length if self._ball is not None else short
         rounding = f", and 2 * {tolerance:.2g} for rounding" if 2.0 * tolerance > 0.01 * self.sensitivity else ""
         return [
             ("mechanism", self.noise.name),
             ("sensitivity", f"{self.sensitivity:.6g}{rounding}"),
             ("noise scale", f"{self.scale:.6g}"),
-            ("likely error", f"{self.notation.length(self.likely_error)}, for a value at a third of the radius"),
-            ("worst case", f"{self.notation.length(self.expected_error)}, for a value anywhere in the ball"),
-            *((f"{100 * q:g}% within", self.notation.length(error)) for q, error in self.quantiles.items()),
+            *self._about_error(length),
+            *((f"{100 * q:g}% within", length(error)) for q, error in self.quantiles.items()),
             ("verdict", self.verdict()),
             ("cost", f"{self.cost}; advantage at most {self.cost.advantage:.3g}"),
+        ]
+
+    def _about_error(self, length: Callable[[float], str]) -> list[Row]:
+        if self._ball is None:
+            return [("expected error", length(self.expected_error))]
+        return [
+            ("likely error", f"{length(self.likely_error)}, for a value at a third of the radius"),
+            ("worst case", f"{length(self.expected_error)}, for a value anywhere in the ball"),
         ]
 
     def _repr_html_(self) -> str:

@@ -638,12 +638,12 @@ def _number(release: Release) -> Figure:
 
 @_figure.register
 def _(release: CoverageRelease) -> Figure:
-    figure = Figure(figsize=(6.4, 2.6), layout="constrained")
-    axes, n, said = figure.add_subplot(), release.n or 0, dict([*release.about_value(), *release.about_error()])
-    axes.barh(["valid"], [release.valid], color=GREEN, alpha=0.8)
+    figure = Figure(figsize=(5.6, 2.6), layout="constrained")
+    axes, n, error = figure.add_subplot(), release.n or 0, release.valid_margin
+    axes.barh(["valid"], [release.valid], xerr=error, color=GREEN, alpha=0.8, capsize=3)
     axes.axvline(n, color="black", linewidth=1, label=f"all {n} {release.unit}s")
-    axes.set(xlim=(0, 1.05 * max(n, 1)), xlabel=said["error"])
-    axes.set_title(f"clipped {said['clipped']}", fontsize=8)
+    moved = f"clipping moved the mean by at most {release.notation.length(release.clipping)}"
+    axes.set(xlim=(0, 1.05 * max(n, 1) + error), xlabel=f"{release.unit}s, with the 95% error", title=moved)
     axes.legend(frameon=False, fontsize=8)
     return figure
 

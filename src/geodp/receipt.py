@@ -287,8 +287,8 @@ class Release(Receipt):
         return place if isinstance(place, Ball) else None
 
     @property
-    def bound(self) -> str | None:
-        """The sensitivity bound of a mean; None for other statistics."""
+    def bound(self) -> str | float | None:
+        """The sensitivity bound of a mean, or the bound on the norm of records of an average."""
         return getattr(self.statistic, "bound", None)
 
     @property
@@ -441,7 +441,7 @@ class Release(Receipt):
         }
 
     def rows(self) -> list[Row]:
-        source = f", bound: {self.bound}" if self.bound else ""
+        source = f", bound: {self.bound}" if isinstance(self.bound, str) else ""
         if not self.statistic.of_records:
             source = ", as claimed by the caller, not checked"
         projected = f"; projected onto the ball: {'yes' if self.projected else 'no'}" if self.statistic.hull else ""
@@ -582,7 +582,7 @@ class ChainRelease(Receipts):
 
     @property
     def cost(self) -> Cost:
-        return self.request.cost(1)
+        return self.request.price(self.sizes)
 
     @property
     def dataset(self) -> str | None:

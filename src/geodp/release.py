@@ -1,6 +1,6 @@
 """The path from private records to a release with a receipt: the only place where records, noise and budget meet.
 
-:func:`run` checks the budget, computes the first values, charges the budget, draws, and writes the receipt, in this order. A
+``run`` checks the budget, computes the first values, charges the budget, draws, and writes the receipt, in this order. A
 crash after the charge loses budget, never privacy. What needs several looks at the records computes the later values after the
 charge.
 
@@ -337,7 +337,9 @@ def run(
 _NOTHING = (
     "nothing was released or charged, because with this number of records and this privacy the noise would hide all there is"
 )
-_REMEDY = "more records, more privacy to spend or a smaller ball would help; anyway=True (--anyway) releases it nevertheless"
+_REMEDY = (
+    "more records, more privacy to spend or a smaller ball or bound would help; anyway=True (--anyway) releases it nevertheless"
+)
 
 
 def prepay(request: Request, times: int, account: Account, what: str) -> None:

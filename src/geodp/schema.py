@@ -59,7 +59,7 @@ FIELDS: dict[str, tuple[Schema, str]] = {
     "draws": ({"type": "array", "minItems": 1, "items": ARRAY}, "What was drawn, in order; points in row-major order."),
     "center": (ARRAY, "The centre of the public ball."),
     "radius": (POSITIVE, "The radius of the public ball."),
-    "bound": (NONE, "The sensitivity bound of a mean."),
+    "bound": (NONE, "The sensitivity bound of a mean, or the bound on the norm of records of an average."),
     "mechanism": ({"enum": _MECHANISMS}, "Where the noise was added, and its law."),
     "sensitivity": (POSITIVE, "How far one record can move the exact value."),
     "tolerance": (NUMBER, "A bound on the numerical error of the value before noise."),
@@ -72,7 +72,14 @@ FIELDS: dict[str, tuple[Schema, str]] = {
     ),
     "verdict": ({"type": "string"}, "What the error means, in a line."),
     "value": (ARRAY, "The released value, in row-major order."),
-    "steps": ({"type": "array", "items": LINE, "minItems": 1}, "The releases that the search was made of."),
+    "steps": ({"type": "array", "items": LINE, "minItems": 1}, "The releases that it was made of, each with what it spent."),
+    "distance": (POSITIVE, "About the median distance of the records from the value."),
+    "arrived": (TRUTH, "Whether the last answers are those of a point among the records."),
+    "approximate_error": (
+        _object({f"{q:g}": NUMBER for q in QUANTILES}),
+        "Distances to the median of the records by their probability, if the walk arrived.",
+    ),
+    "guaranteed_error": (_either(NUMBER, NONE), "The same with probability 0.95 for any records, if it was asked for."),
     "reach": (POSITIVE, "How far from its centre a record may pull."),
     "rounds": (COUNT, "How often the centres moved."),
     "centers": (ARRAY, "The private centres, one after the other."),
@@ -88,6 +95,7 @@ FIELDS: dict[str, tuple[Schema, str]] = {
         _object({"name": {"type": "string"}}, {"columns": {"type": "array", "items": {"type": "string"}}}),
         "How the records were written, and the value and centre written like them.",
     ),
+    "norm": (LINE, "What the errors of an average are lengths in: the name of a norm, or geodesic distance."),
     "in_units": (_LENGTHS, "Lengths in the units people use, or the factor by which standard deviations change."),
 }
 
@@ -95,8 +103,13 @@ FIELDS: dict[str, tuple[Schema, str]] = {
 _ALL = ["geodp", "private", "notion", "cost", "neighbours", "dataset", "charge", "request"]
 _ONE = [*_ALL, "numerics", "unit", "n", "manifold", "center", "radius", "draws"]
 _VALUE = [*_ONE, "bound", "mechanism", "sensitivity", "tolerance", "scale", "grid", "projected", "error", "verdict", "value"]
-_PROGRAMS = {"ball": [*_ONE, "steps"], "clusters": [*_ONE, "reach", "rounds", "scale", "centers", "counts"]}
-_OPTIONAL = [*Parameters.__annotations__, "count", "coverage", "coverage_share", "noise_cost", "layout", "in_units"]
+_MEDIAN = ["value", "distance", "arrived", "approximate_error", "guaranteed_error", "verdict", "steps"]
+_PROGRAMS = {
+    "ball": [*_ONE, "steps"],
+    "clusters": [*_ONE, "reach", "rounds", "scale", "centers", "counts"],
+    "median": [*_ONE, *_MEDIAN],
+}
+_OPTIONAL = [*Parameters.__annotations__, "count", "coverage", "coverage_share", "noise_cost", "layout", "norm", "in_units"]
 
 _CHARGED = {"oneOf": [{"properties": dict.fromkeys(("dataset", "charge"), kind)} for kind in (NONE, {"not": NONE})]}
 _SIMULATED = {

@@ -23,15 +23,16 @@ from geodp.privacy.ledger import Budget, Charge, EpsilonDelta, Ledger
 from geodp.programs.ball import BallRelease, private_ball
 from geodp.programs.chain import ChainPlan, plan_chain
 from geodp.programs.kmeans import private_kmeans
+from geodp.programs.median import private_median
 from geodp.receipt import Release, receipt_from_json
 from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import Account, AccountOptions, protection, takes
 from geodp.request import Count, Plan, Request
 from geodp.showing import Row, Shown, as_html, table_html
+from geodp.statistics.average import private_average
 from geodp.statistics.covariance import private_covariance
 from geodp.statistics.coverage import private_coverage
 from geodp.statistics.frechet import private_mean
-from geodp.statistics.projected import private_projected_mean
 from geodp.statistics.summary import private_summary
 from geodp.statistics.variance import private_variance
 from geodp.table import TABLE, Entry
@@ -84,7 +85,7 @@ def _bound(session: Session, entry: Entry) -> Callable[..., Any]:
     def release(*arguments: Any, **options: Any) -> Any:
         place = session._place(entry, *(options.pop(name, None) for name in _PLACES[entry.place]))
         found = function(
-            session._everyone if entry.place == "start" else session.data,
+            session.data if entry.by_group else session._everyone,
             place,
             *arguments,
             ledger=session.ledger,
@@ -228,7 +229,8 @@ class Session(Shown):
     variance = Method(private_variance)
     covariance = Method(private_covariance)
     coverage = Method(private_coverage)
-    projected_mean = Method(private_projected_mean)
+    average = Method(private_average)
+    median = Method(private_median)
     kmeans = Method(private_kmeans)
 
     if not TYPE_CHECKING:

@@ -30,6 +30,8 @@ class Entry:
     text: str = ""
     #: Its name in OpenDP, if it is there.
     opendp: str | None = None
+    #: Whether groups may have one each.
+    by_group: bool = True
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -67,6 +69,7 @@ add(
         rotations, subspaces and shapes you need no radius. The output is public from then on; its cost and that of a mean add up.
         """,
         opendp="enclosing_ball",
+        by_group=False,
     ),
     Entry(
         "mean",
@@ -79,12 +82,27 @@ add(
 
         The privacy to spend is exactly one of --epsilon (pure), --epsilon and --delta, --rho, or --mu.
 
+        It is the Fréchet mean. For matrices and shares that is not the average and may be smaller: `geodp average` releases this.
+
         Without --ball, give --manifold and --radius, chosen without looking at the data; the centre defaults to the manifold's
         origin (identity matrix, north pole, first axes, regular polygon). Records outside the ball are moved to its boundary;
         records that are not points of the manifold count as the centre. --coverage publishes with noise how many these are;
         `geodp check` tells only the curator.
         """,
         opendp="frechet_mean",
+    ),
+    Entry(
+        "median",
+        "geodp.programs.median",
+        "start",
+        """Release the median of a file of records: a robust centre that needs no ball, and few records.
+
+        Example: **geodp median tensors.csv --manifold "SPD(3)" --epsilon 1 --delta 1e-6**
+
+        On spaces without positive curvature it starts from a ball of radius 30 about the origin, unless you give --radius and
+        --center. The error bar is approximate; --guaranteed spends 15% of the privacy on one that always holds.
+        """,
+        opendp="median",
     ),
     Entry(
         "coverage",
@@ -123,14 +141,18 @@ add(
         opendp="tangent_covariance",
     ),
     Entry(
-        "projected_mean",
-        "geodp.statistics.projected",
+        "average",
+        "geodp.statistics.average",
         "manifold",
-        """Release the average of records on a compact space, projected back onto it. It needs no ball.
+        """Release the ordinary average of matrices, shares or correlations, or the projected mean on a compact space.
 
-        Example: **geodp projected-mean directions.csv --manifold "Sphere(2)" --epsilon 0.5**
+        Example: **geodp average tensors.csv --manifold "SPD(3)" --bound 3 --epsilon 0.5**,
+        or **geodp average directions.csv --manifold "Sphere(2)" --epsilon 0.5**
+
+        It needs no ball. This is not the Fréchet mean of `geodp mean`, which may be several times smaller. Positive-definite
+        matrices need a public bound on their Frobenius norm: longer records are shortened to it.
         """,
-        opendp="projected_mean",
+        opendp="average",
     ),
     Entry(
         "kmeans",

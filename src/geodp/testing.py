@@ -30,6 +30,7 @@ flat charts                              distances, their inverses, and hundreds
 rounding of ``log``                      hundreds of digits from the exact sampler's chart; the last bits of its arguments
 requirements                             random arrays, points of the wrong size, projections of anything
 diameter of the embedding                a search for the pair of points that are farthest apart in it
+diameter of the convex set               the same search
 isometries                               distances, and geodesic symmetries (Cartan)
 exact sampler                            ``exp``, ``dist`` and differences of ``exp``; an independent importance sampler
 =======================================  ==========================================================================
@@ -803,6 +804,33 @@ def _turns(manifold: Manifold, embedding: Embedding, vector: Array, rng: np.rand
         _true(turned <= bound * (1.0 + 1e-9) + 1e-12, f"a nearest point turns by {turned:.6g}, but its bound is {bound:.6g}")
 
 
+def the_convex_set_has_the_diameter_and_the_nearest_points_it_says(manifold: Manifold) -> None:
+    """No two points are farther apart than the diameter, and no vector gets farther from any of them when it is moved."""
+    space = manifold.convex_set(2.0)
+    if space is None:
+        return
+    rng, x = _rng(manifold), random_points(manifold, 40, _rng(manifold), 3.0)
+    vectors, most, far = space.write(x), 0.0, x[0]
+    _true(vectors.shape == (40, space.dim), f"40 points have vectors of shape {vectors.shape}, but dim is {space.dim}")
+    for _ in range(6):
+        here = space.write(far)
+
+        def away(points: Array, here: Array = here) -> Array:
+            return np.asarray(np.linalg.vector_norm(space.write(points) - here, axis=-1))
+
+        far = _climb(manifold, x, away, rng)
+        most = max(most, float(away(far[None])[0]))
+    diameter = f"the diameter of the convex set is {space.diameter:.6g}, but two points are {most:.6g} apart"
+    _true(most < space.diameter * (1.0 + 1e-9), diameter)
+    for size in (0.01, 0.1, 1.0, 10.0):
+        vector = vectors[0] + size * rng.normal(size=space.dim)
+        moved = space.write(space.nearest(vector))
+        before, after = (np.linalg.vector_norm(vectors - each, axis=-1) for each in (vector, moved))
+        _true(
+            (after <= before + 1e-8 * space.diameter).all(), "a vector gets farther from a point by the move into the convex set"
+        )
+
+
 def _climb(manifold: Manifold, points: Array, height: Callable[[Array], Array], rng: np.random.Generator) -> Array:
     """The highest of these points, improved by climbing."""
     best = points[np.argmax(height(points))]
@@ -964,6 +992,7 @@ PROPERTIES: tuple[Callable[[Manifold], None], ...] = (
     reading_rounding_covers_the_error_of_the_chart,
     requirements_accept_points_and_nothing_else,
     the_embedding_has_the_diameter_and_the_nearest_points_it_says,
+    the_convex_set_has_the_diameter_and_the_nearest_points_it_says,
     the_exact_sampler_has_the_geometry_of_the_manifold,
     draws_follow_the_law,
     the_mean_is_certified_and_a_critical_point,

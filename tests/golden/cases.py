@@ -376,7 +376,7 @@ add("OpenDP mean", measured("frechet_mean", in_spd, dp.change_one_distance, x_sp
 add("OpenDP mean symmetric", measured("frechet_mean", in_spd, dp.symmetric_distance, x_spd, coverage=0.1, **DELTA))
 add("OpenDP covariance", measured("tangent_covariance", in_spd, dp.change_one_distance, x_spd, 400, **EPSILON))
 add("OpenDP ball", measured("enclosing_ball", sphere, dp.change_one_distance, many_sphere, 3000, **EPSILON))
-add("OpenDP projected mean", measured("projected_mean", sphere, dp.change_one_distance, x_sphere, 400, **EPSILON))
+add("OpenDP projected mean", measured("average", sphere, dp.change_one_distance, x_sphere, 400, **EPSILON))
 
 # ---------------------------------------------------------------------- plans
 

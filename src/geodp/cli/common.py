@@ -83,7 +83,7 @@ def _plain(error: Exception) -> str:
 _PYTHON_NAMES = {
     r"\b\w+=('[^']*') \((?:or )?(--[\w-]+)\)": r"\2 \1",  # columns='lat, lon' (or --columns)
     r"\b\w+=\w* \((?:or )?(--[\w-]+)\)": r"\1",  # columns= (or --columns)
-    r"\bbound='(\w+)'": r"--bound \1",
+    r"\bbound='?(\w+)'?": r"--bound \1",
     r"\bpass what to_json returned\b": "give a file that geodp mean --out wrote",
     r"\bleave n out\b": "leave --records out",
     r"^n is (\d+)": r"--records is \1",

@@ -79,6 +79,8 @@ OPTIONS: dict[str, Option] = {
     "reach": Option(float | None, "How far from its centre a record may pull. Default: half of the radius."),
     "seed": Option(int, "Of the public random directions in which the centres start.", 0),
     "about": Option(str, "center: about the centre of the ball, with less noise; mean: about the mean of the records.", "center"),
+    "threshold": Option(float, "From 1 for the median to 3, nearer to the mean: in median distances of the records.", 1.0),
+    "guaranteed": Option(bool, "Spend 15% of the privacy on an error bar that always holds.", False, ("--guaranteed",)),
     "coverage": Option(
         float, "Part of the privacy, such as 0.05, for noisy counts of valid records and records in the ball.", 0.0
     ),
@@ -90,6 +92,12 @@ OPTIONS: dict[str, Option] = {
     ),
     "law": Option(str | None, "laplace or gaussian; by default the one with the smaller error."),
     "bound": Option(str, "Sensitivity bound: sharp, or reimherr2021 for the paper's.", "sharp"),
+    "average_bound": Option(
+        float | None,
+        "Of positive-definite matrices the largest Frobenius norm, public: longer records are shortened to it.",
+        None,
+        ("--bound",),
+    ),
     "columns": Option(str | None, "Which columns to read, by name or by position from 0: 'lat, lon'. Default: all."),
     "layout": Option(str, "What the columns mean; 'auto' goes by their number and names. List: geodp layouts.", "auto"),
     "header": Option(

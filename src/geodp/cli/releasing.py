@@ -35,12 +35,15 @@ def release_command(entry: Entry) -> Callable[..., None]:
     taken = {*inspect.signature(entry.function).parameters}
     if entry.place == "start":  # a search is for all groups together
         taken -= {*GroupOptions.__annotations__}
-    names = [name for name in OPTIONS if name in taken | {*PLACES[entry.place], *AROUND}]
+    # options that mean something else here than elsewhere
+    own = {f"{entry.name}_{name}": name for name in taken if f"{entry.name}_{name}" in OPTIONS}
+    names = [name for name in OPTIONS if name in (taken - {*own.values()}) | {*own, *PLACES[entry.place], *AROUND}]
 
     @command(*names, required=() if entry.place == "ball" else ("manifold",))
     def release(file: Any, out: Any, plot: Any, dask: Any, as_json: Any, **given: Any) -> None:
         from geodp.privacy.notions import privacy_of
 
+        given |= {name: given.pop(key) for key, name in own.items()}
         ball, manifold, center = given.pop("ball", None), given.pop("manifold"), given.pop("center", "origin")
         radius = given.pop("radius", None) if entry.place == "ball" else given.pop("wide", None)
         place = place_of(ball, manifold, center, radius, whole=entry.place != "ball")

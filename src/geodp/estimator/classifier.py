@@ -34,8 +34,8 @@ from geodp.noise.flat import Family
 from geodp.privacy.neighbours import Change, Labels, UnitIn
 from geodp.records.dataset import Dataset
 from geodp.request import Request
+from geodp.statistics.average import Average
 from geodp.statistics.frechet import Mean
-from geodp.statistics.projected import ProjectedMean
 
 
 class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -139,7 +139,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
             return requested(self, in_ball(self, Mean), data, mechanism=self.mechanism, law=self.law), data
         if self.mechanism != "auto" or self.law is not None:
             raise ValueError("projected means, without a ball, have a noise of their own: leave out mechanism and law")
-        return requested(self, ProjectedMean(place), data), data
+        return requested(self, Average(place), data), data
 
     def _labels(self, y: Any, X: Any, records: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """The label of each record, and the classes. Of private labels nothing is looked at but how many there are."""

@@ -1,7 +1,7 @@
 """Manifolds: one contract, and one file for each manifold."""
 
 from geodp.manifolds.correlation import Correlation
-from geodp.manifolds.embedding import Embedding
+from geodp.manifolds.embedding import ConvexSet, Embedding
 from geodp.manifolds.euclidean import Euclidean
 from geodp.manifolds.flat import FlatChart
 from geodp.manifolds.grassmann import Grassmann
@@ -24,6 +24,7 @@ from geodp.manifolds.torus import Torus
 __all__ = [
     "HPD",
     "SPD",
+    "ConvexSet",
     "Correlation",
     "Embedding",
     "Euclidean",

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from geodp.inputs import EPSILON, Array, real_number, whole_number
+from geodp.manifolds.embedding import INSIDE, ConvexSet
 from geodp.manifolds.flat import FlatChart
-from geodp.manifolds.functions import spectral, symmetric, transpose
+from geodp.manifolds.functions import shortened, spectral, symmetric, transpose
 from geodp.manifolds.layout import Layout, symmetric_layout
 from geodp.manifolds.manifold import TOLERANCE, Requirement
 from geodp.manifolds.registry import register
@@ -140,6 +141,27 @@ class Correlation(FlatChart):
         i, j = np.triu_indices(self.k, 1)
         return math.sqrt(0.5) * (v[..., i, j] + v[..., j, i]) + np.zeros((*self.batch_shape(p, v), 1))
 
+    def convex_set(self, bound: float = math.inf) -> ConvexSet:
+        """Correlation matrices of any rank, in the Frobenius norm. With shrinkage those that are none get smaller correlations.
+
+        *Diameter.* Inner products of such matrices are not negative, and ``|p|^2 <= k^2``, so ``|p - q|^2 <= 2 k^2``. For even
+        ``k`` the matrices of two orthogonal vectors of signs reach it; for odd ones they reach ``2 k^2 - 2``.
+        """
+
+        def inside(x: Array) -> Array:
+            return x + INSIDE * (np.eye(self.k) - x)
+
+        def write(x: Array) -> Array:
+            projected = self.raw_project(x)
+            least = eigvalsh(projected)[..., :1] if self.shrink else 0.0
+            return self.raw_coordinates(x, projected) / np.maximum(1.0, 1.0 - least)
+
+        def nearest(vector: Array) -> Array:
+            near = shortened(vector, math.sqrt(self.k * (self.k - 1.0)))
+            return nearest_correlation(self.raw_tangent(self.origin, near) + np.eye(self.k))
+
+        return ConvexSet(self.dim, math.sqrt(2.0) * self.k, inside, write, nearest)
+
     def reading_rounding(self, x: Array) -> float:
         # the error of the eigenvalues over the smallest of them; the largest is at most k
         least = float(eigvalsh(self.shrunk(self.raw_readable(x)))[..., 0].min())
@@ -158,6 +180,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3) * np.array([[0.25], [0.5]]
 _PRECISION, _MOST_STEPS = 4.0, 100
 #: Minus the logarithm of an eigenvalue that floats cannot tell from 0 next to a diagonal of 1.
 _LOWEST = 38.0
+#: A few hundred projections are enough for matrices of usual size.
+_MOST_PROJECTIONS = 10_000
 
 
 def with_logarithm_off_the_diagonal(matrix: Array) -> Array:
@@ -199,3 +223,22 @@ def with_logarithm_off_the_diagonal(matrix: Array) -> Array:
     exponential = spectral(vectors, np.exp(values))
     scale = np.diagonal(exponential, axis1=-2, axis2=-1) ** -0.5
     return np.where((held & done)[..., None], exponential * scale[..., :, None] * scale[..., None, :], np.nan)
+
+
+def nearest_correlation(matrix: Array) -> Array:
+    """The correlation matrix nearest to a symmetric matrix of moderate size, by alternating projections.
+
+    Projections in turn onto matrices without negative eigenvalues and onto those of unit diagonal do not lead to the nearest
+    one unless the last change of the first is taken back before it is applied again (Dykstra; Higham 2002).
+    """
+    eye, change = np.eye(len(matrix)), np.zeros(matrix.shape)
+    for _ in range(_MOST_PROJECTIONS):
+        values, vectors = np.linalg.eigh(matrix - change)
+        found = spectral(vectors, np.maximum(values, 0.0))
+        diagonal = np.diagonal(found)
+        if np.abs(diagonal - 1.0).max() < 1e-10:
+            break
+        change = found - (matrix - change)
+        matrix = np.where(eye > 0.0, 1.0, found)
+    scale = diagonal**-0.5
+    return np.where(eye > 0.0, 1.0, symmetric(found * scale[:, None] * scale))

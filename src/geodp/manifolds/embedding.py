@@ -1,4 +1,4 @@
-"""Compact manifolds in Euclidean spaces: points as vectors, and the nearest point to a vector."""
+"""Sets in Euclidean spaces in which points are averaged: points as vectors, and the nearest point to a vector."""
 
 from __future__ import annotations
 
@@ -26,6 +26,30 @@ class Embedding:
     write: Callable[[Array], Array]
     nearest: Callable[[Array], Array]
     turn: Callable[[Array, float], float]
+
+
+#: Far below the noise of any release, and above the rounding of a singular matrix.
+INSIDE = 1e-10
+
+
+@final
+@dataclass(frozen=True)
+class ConvexSet:
+    """A bounded convex set in ``R^dim``. It holds every average of the points of a manifold, which need not be such a point.
+
+    ``inside`` moves arrays by a part of :data:`INSIDE` towards an inner point, so that the edge of the set is on the manifold
+    too: singular matrices, shares of zero. ``write`` gives points as vectors in the set; points outside of it are moved into it,
+    each by itself. ``diameter`` is the largest distance between two vectors in it. ``nearest`` is a point of the set for any
+    vector, as an array. It is no farther from any point of the set than the vector is, as the nearest point is (Kolmogorov's
+    criterion: the set lies behind the plane through the nearest point). ``norm`` is the name of the norm of ``R^dim``.
+    """
+
+    dim: int
+    diameter: float
+    inside: Callable[[Array], Array]
+    write: Callable[[Array], Array]
+    nearest: Callable[[Array], Array]
+    norm: str = "Frobenius norm"
 
 
 def turn_across_gap(gap: float, q: float, speed: float) -> float:

@@ -87,6 +87,14 @@ def frobenius(matrix: Array | Complex) -> Array:
     return np.sqrt(np.einsum("...ij,...ij->...", matrix.conj(), matrix).real)
 
 
+def shortened(vectors: Array, length: float) -> Array:
+    """Vectors, those longer than this shortened to it. No length overflows."""
+    size = np.maximum(np.abs(vectors).max(axis=-1, keepdims=True), 1e-300)
+    units = vectors / size
+    longest = np.maximum(np.linalg.vector_norm(units, axis=-1, keepdims=True), 1e-300)
+    return units * np.minimum(size, length / longest)
+
+
 def conjugate(factor: Matrix, middle: Matrix) -> Matrix:
     """``F M F*``, symmetric to the last bit for symmetric ``M``."""
     return symmetric(factor @ middle @ adjoint(factor))

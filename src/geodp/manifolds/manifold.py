@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geodp.inputs import Array, as_numpy, refuse_unreadable
-from geodp.manifolds.embedding import Embedding
+from geodp.manifolds.embedding import ConvexSet, Embedding
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.roots import Roots, VolumeBound
 from geodp.manifolds.units import LengthUnit
@@ -99,6 +99,13 @@ class Manifold(ABC):
     @property
     def embedding(self) -> Embedding | None:
         """The embedding of a compact manifold in a Euclidean space, for projected means; None if it has none."""
+        return None
+
+    def convex_set(self, bound: float = math.inf) -> ConvexSet | None:
+        """The convex set that ordinary averages are in; None if there is none.
+
+        ``bound`` is the largest norm of a point. The diameter is infinite if there must be a bound, and none was given.
+        """
         return None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import final
 import numpy as np
 
 from geodp.inputs import EPSILON, Array, real_number, whole_number
+from geodp.manifolds.embedding import INSIDE, ConvexSet
 from geodp.manifolds.flat import FlatChart
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Requirement
@@ -88,6 +90,27 @@ class Simplex(FlatChart):
         yield Requirement(
             least + self.floor > 0.0, least, f"every share must be above {-self.floor or 0:g} but one is {{:.6g}}{hint}"
         )
+
+    def convex_set(self, bound: float = math.inf) -> ConvexSet:
+        """Shares from 0 to 1, in the Euclidean norm. With a floor, negative shares count as 0.
+
+        *Diameter.* ``|p - q|^2 = |p|^2 + |q|^2 - 2 p.q <= 2``, reached by two corners.
+        """
+
+        def inside(x: Array) -> Array:
+            return x + INSIDE * (1.0 / self.parts - x)
+
+        def write(x: Array) -> Array:
+            return self.raw_project(np.maximum(x, 0.0)) @ self._basis.T
+
+        def nearest(vector: Array) -> Array:
+            # all shares less one number, those below it 0 (Held, Wolfe and Crowder 1974)
+            parts = vector @ self._basis + 1.0 / self.parts
+            down = np.sort(parts)[::-1]
+            excess = (np.cumsum(down) - 1.0) / np.arange(1, self.parts + 1)
+            return self.raw_project(np.maximum(parts - excess[np.flatnonzero(down > excess)[-1]], 0.0))
+
+        return ConvexSet(self.dim, math.sqrt(2.0), inside, write, nearest, "Euclidean norm")
 
     def raw_project(self, x: Array) -> Array:
         return x / x.sum(axis=-1, keepdims=True)

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from geodp.inputs import EPSILON, Array, whole_number
+from geodp.manifolds.embedding import INSIDE, ConvexSet
 from geodp.manifolds.functions import (
     Matrix,
     adjoint,
     conjugate,
     frobenius,
+    shortened,
     spectral,
     symmetric,
     symmetric_from_vector,
@@ -93,7 +95,8 @@ class PositiveDefinite(Manifold):
         return symmetric_layout(replace(layout, names=entry_names(entries, symmetric=True)), self.k, entries)
 
     def in_words(self, point: Array) -> str:
-        deviations = np.sqrt(eigvalsh(self.matrices(point)))[::-1]
+        # the average of matrices may be singular
+        deviations = np.sqrt(np.maximum(eigvalsh(self.matrices(point)), 0.0))[::-1]
         shown = ", ".join(map(short, deviations[:6].tolist()))
         return f"standard deviations along its axes: {shown}{', ...' if self.k > 6 else ''}"
 
@@ -105,6 +108,31 @@ class PositiveDefinite(Manifold):
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         return _requirements(self.matrices(x))
+
+    def convex_set(self, bound: float = math.inf) -> ConvexSet:
+        """Matrices without negative eigenvalues, in the Frobenius norm. Longer ones are shortened to the bound.
+
+        *Diameter.* Inner products of such matrices are not negative, so ``|p - q|^2 <= |p|^2 + |q|^2 <= 2 bound^2``, which
+        matrices of rank one with orthogonal ranges reach. Of two numbers from 0 to the bound the difference is at most the bound.
+
+        *Nearest.* The nearest point in a convex cone, shortened, is the nearest one in the cone and a ball about its tip.
+        """
+
+        def inside(x: Array) -> Array:
+            axes = tuple(range(x.ndim - len(self.point_shape), x.ndim))
+            return x + INSIDE * np.maximum(np.abs(x).max(axis=axes, keepdims=True), 1e-290) * self.origin
+
+        def nearest(vector: Array) -> Array:
+            values, vectors = np.linalg.eigh(self.from_vector(vector))
+            return self.points(spectral(vectors, shortened(np.maximum(values, 0.0), bound)))
+
+        return ConvexSet(
+            self.dim,
+            bound if self.k == 1 else math.sqrt(2.0) * bound,
+            inside,
+            lambda x: shortened(self.to_vector(self.matrices(x)), bound),
+            nearest,
+        )
 
 
 @dataclass(frozen=True, repr=False)

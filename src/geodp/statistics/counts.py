@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
@@ -81,24 +80,6 @@ def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
 
     counts = sum_over(x, center.manifold, lengths, n, within, medians)
     return [n - int(count) for count in counts]
-
-
-def histograms(x: Any, ball: Ball, directions: Array, cells: int, n: int) -> NDArray[np.int64]:
-    """For each direction (a row), how many of ``n`` records have a coordinate along it in each of the cells.
-
-    The cells cut the interval from minus the radius to the radius into equal parts.
-    """
-
-    def counts(rows: Array) -> Array:
-        # one coordinate after the other: a matrix product may round a row differently depending on its position
-        along = np.zeros((len(rows), len(directions)))
-        for i, component in enumerate(directions.T):
-            along += rows[:, i, None] * component
-        places = np.floor((0.5 * cells / ball.radius) * (along + ball.radius)).astype(np.int64)
-        np.clip(places, 0, cells - 1, out=places)
-        return np.stack([np.bincount(column, minlength=cells) for column in places.T]).astype(np.float64)
-
-    return sum_over(x, ball.manifold, NormalCoordinates(ball, n), n, counts).astype(np.int64)
 
 
 @final

@@ -66,6 +66,11 @@ class CoverageRelease(Release):
         return self._members - int(np.clip(np.round(self._totals[0]), 0, self._members))
 
     @property
+    def valid_margin(self) -> float:
+        """With probability 95% the number of valid records is within this of the noisy one."""
+        return self._margin(0, 0.975)
+
+    @property
     def moved(self) -> float:
         """About how far clipping moved the records, on average; those beyond the second radius count as if they were on it."""
         return self._gap * self._share(0.0)
@@ -137,8 +142,7 @@ class CoverageRelease(Release):
         ]
 
     def about_error(self) -> list[Row]:
-        away = self._margin(0, 0.975)
-        return [("error", f"the number of valid {self.unit}s is within {away:.3g} with probability 95%")]
+        return [("error", f"the number of valid {self.unit}s is within {self.valid_margin:.3g} with probability 95%")]
 
 
 @final

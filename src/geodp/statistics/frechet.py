@@ -119,6 +119,8 @@ def private_mean(
     records. *Neighbours*: data sets of the same size that differ by replacing one record. ``options`` can change this: a person
     may have several records, their number may be private too, and they may be in groups. :mod:`geodp.release` has the proofs.
 
+    The Fréchet mean of matrices or shares is not their average and may be smaller: :func:`geodp.private_average` releases that.
+
     Every record is clipped into the ball by itself (a record that is not a point of the manifold becomes the centre). The mean of
     the clipped records is computed to a public tolerance, and noise is added. :func:`geodp.sensitivity` says how far one record
     can move the mean; :mod:`geodp.noise.intrinsic` and :mod:`geodp.noise.tangent` prove that the noise is enough. A
