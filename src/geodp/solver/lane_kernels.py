@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from geodp.inputs import Array
 from geodp.manifolds.manifold import TOLERANCE
-from geodp.solver.kernels import TIDY, asinh, chord_angle, compiled
+from geodp.solver.lanes import asinh, chord_angle, compiled
+from geodp.solver.round_kernels import TIDY
 
 Flags = NDArray[np.bool_]
 

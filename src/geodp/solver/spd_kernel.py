@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from geodp.inputs import Array
 from geodp.manifolds.spd import MOST_SPREAD
-from geodp.solver.kernels import SYMMETRIC, compiled, curve, far_matrix
+from geodp.solver.lanes import compiled
+from geodp.solver.matrix_kernels import SYMMETRIC, curve, far_matrix
 
 Flags = NDArray[np.bool_]
 

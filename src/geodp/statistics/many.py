@@ -15,8 +15,8 @@ from geodp.inputs import EPSILON, Array, as_numpy, refuse_unreadable
 from geodp.manifolds.ball import Ball, checked_ball
 from geodp.records.chunks import as_array, check_shape, in_order, one_blas_thread, pool
 from geodp.records.sources import Columns, is_column, load
-from geodp.solver.groups import GroupEvaluator, GroupPass, Integers, best_group_evaluator
-from geodp.solver.passes import as_compiled_code_knows_it, sum_rounding
+from geodp.solver.groups import GroupEvaluator, GroupPass, best_group_evaluator
+from geodp.solver.passes import Integers, contiguous, sum_rounding
 from geodp.statistics.mean import (
     FINE,
     MOST_PASSES,
@@ -160,7 +160,7 @@ def group_means(
     barely points.
     """
     manifold, count = ball.manifold, len(starts) - 1
-    records = as_compiled_code_knows_it(records)  # only here: clipping in a later copy would be lost
+    records = contiguous(records)  # only here: clipping in a later copy would be lost
     starts = np.ascontiguousarray(starts, dtype=np.int64)
     goal = None if tolerance is None else checked_tolerance(tolerance)
     evaluator = best_group_evaluator(ball, len(records)) if kind is None else kind(ball)
