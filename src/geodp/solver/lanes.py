@@ -139,20 +139,14 @@ def chord_angle(chord_square: float, opposite: bool) -> tuple[float, float]:
 
 
 @compiled
-def float_of(bits: np.int64) -> float:
-    """The number with these bits."""
-    room = np.empty(1, dtype=np.int64)
-    room[0] = bits
-    return float(room.view(np.float64)[0])
-
-
-@compiled
 def largest(values: Array) -> float:
     """The largest of numbers that are not negative; of their bits, because only whole numbers are compared several at once."""
-    bits, most = values.view(np.int64), np.int64(0)
+    bits, most = values.view(np.int64), np.zeros(1, dtype=np.int64)
+    found = most[0]
     for i in range(len(bits)):
-        most = max(most, bits[i])
-    return float_of(most)
+        found = max(found, bits[i])
+    most[0] = found
+    return float(most.view(np.float64)[0])
 
 
 # ------------------------------------------------------------------ polynomials

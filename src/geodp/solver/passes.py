@@ -401,7 +401,7 @@ class SmallSPD(_CompiledSPD, GroupedEvaluator):
         self.hessian = "in full" if self.k == 2 else "its mean over directions"
         # no eigenvalue of a logarithm is larger than its length
         # of 2x2 matrices eigenvalues are as quick as a polynomial of higher degree
-        degrees = {degree: length for degree, length in _ARTANH.items() if self.k == 3 or degree < 20}
+        degrees = {degree: length for degree, length in _ARTANH.items() if self.k == 3 or degree < 25}
         series, self._middle = _series(1, degrees, extent, lambda length: math.tanh(0.5 * length) ** 2)
         self._series = 2.0 * series
 

@@ -90,14 +90,14 @@ def sphere(
             us, vs, fs, ws, ss, gs = u[here], v[here], factors[here], shares[here], squares[here], spare[here]
             along = square = curve = mass = 0.0
             for z in range(number):
-                w, f = ws[z], fs[z]
-                fs[z] = w * f
-                along += w * f * us[z]
-                square += w * ss[z]
-                curve += w * f * (1.0 - us[z])
-                mass += w
-                sine_square = us[z] * vs[z]
-                gs[z] = w * ((1.0 - f * (1.0 - us[z])) / sine_square if sine_square > 1e-8 else 1.0 / 3.0)
+                sine_square, cosine = us[z] * vs[z], 1.0 - us[z]
+                gs[z] = ws[z] * ((1.0 - fs[z] * cosine) / sine_square if sine_square > 1e-8 else 1.0 / 3.0)
+                fs[z] *= ws[z]
+            for z in range(number):
+                along += fs[z] * us[z]
+                square += ws[z] * ss[z]
+                curve += fs[z] * (1.0 - us[z])
+                mass += ws[z]
             for j in range(m):
                 ds, sum_ = near[j][here], 0.0
                 for z in range(number):
@@ -125,28 +125,30 @@ def _load_vectors(
 ) -> None:
     """Unit records minus ``p``, ``|x - p|^2/2`` and ``|x + p|^2/2``. Tidied, they have length 1, and no points become ``p``."""
     here, records = slice(lane, lane + number), x[first : first + number]
-    us, vs, scales = u[here], v[here], np.full(number, scale)
-    if tidy:
-        for z in range(number):
-            us[z] = 0.0
-        for j in range(len(p)):
-            xs = near[j][here]
-            for z in range(number):
-                xs[z] = records[z, j]
-                us[z] += (scale * xs[z]) * (scale * xs[z])
-        for z in range(number):
-            norm = math.sqrt(us[z])
-            scales[z] = scale / norm if abs(norm - 1.0) <= TOLERANCE else 0.0
+    us, vs = u[here], v[here]
     for z in range(number):
         us[z] = vs[z] = 0.0
     for j in range(len(p)):
-        xs, pj = near[j][here], p[j]
-        if not tidy:
-            for z in range(number):
-                xs[z] = records[z, j]
+        xs = near[j][here]
         for z in range(number):
-            y = scales[z] * xs[z] if scales[z] > 0.0 else pj
-            d, s = y - pj, y + pj
+            xs[z] = scale * records[z, j]
+        if tidy:
+            for z in range(number):
+                vs[z] += xs[z] * xs[z]
+    if tidy:
+        for z in range(number):
+            norm = math.sqrt(vs[z])
+            vs[z] = 1.0 / norm if abs(norm - 1.0) <= TOLERANCE else 0.0
+        for j in range(len(p)):
+            xs = near[j][here]
+            for z in range(number):
+                xs[z] = vs[z] * xs[z] if vs[z] > 0.0 else p[j]
+        for z in range(number):
+            vs[z] = 0.0
+    for j in range(len(p)):
+        xs, pj = near[j][here], p[j]
+        for z in range(number):
+            d, s = xs[z] - pj, xs[z] + pj
             us[z] += 0.5 * d * d
             vs[z] += 0.5 * s * s
             xs[z] = d

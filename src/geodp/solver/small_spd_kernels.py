@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import Array
-from geodp.solver.lanes import BLOCK, Integers, compiled, exponential, float_of, natural_log, next_pieces
+from geodp.solver.lanes import BLOCK, Integers, compiled, exponential, largest, natural_log, next_pieces
 from geodp.solver.matrix_kernels import SYMMETRIC, curve, factor, far_matrix
 
 Flags = NDArray[np.bool_]
@@ -37,7 +37,7 @@ def small_spd(
     """
     k, clip, by_series = x.shape[1], radius < math.inf, len(series) > 0
     entries, room, sure = np.empty((6, BLOCK)), np.empty((20, BLOCK)), np.ones(BLOCK, dtype=np.bool_)
-    squares, curves, shares, limits, shrinks = room[0], room[1], room[2], room[3], room[4]
+    squares, curves, shares, limits, shrinks, frame = room[0], room[1], room[2], room[3], room[4], room[5:10]
     roots, inverses, mosts = np.empty((BLOCK, k, k)), np.empty((BLOCK, k, k)), np.empty(BLOCK)
     vectors, logs, spare = np.empty((k, k)), np.empty(k), np.empty((k, k))
     at, pieces, known, unsure = np.zeros(3, dtype=np.int64), np.empty((BLOCK, 5), dtype=np.int64), -1, 0
@@ -58,11 +58,11 @@ def small_spd(
             else:
                 _whiten3(x, first, number, points[g], inverses[i], mosts[i], by_series, entries, limits, lane)
         if by_series and k == 2:
-            _by_series2(entries, series, middle, room[5:], squares, curves, filled)
+            _by_series2(entries, series, middle, room[10:], squares, curves, frame, filled)
         elif by_series:
-            _by_series3(entries, series, middle, room[5:], squares, curves, filled)
+            _by_series3(entries, series, middle, room[10:], squares, curves, filled)
         else:
-            frame, e, f, g_ = room[5:10], room[10:13], room[13:16], room[16:19]
+            e, f, g_ = room[10:13], room[13:16], room[16:19]
             if k == 2:
                 unsure = _spectra2(entries, limits, frame, e, sure, filled)
             else:
@@ -95,7 +95,7 @@ def small_spd(
                     else:
                         _write3(x, first, number, roots[i], entries, shrinks, lane)
             _from_spectra(k, frame, f, entries, filled)
-            _curves(k, e, f, curves, filled)
+            _curves(k, e, f, curves, frame[2], filled)
         for i in range(count):
             g, first, number, lane, row = pieces[i]
             here, total = slice(lane, lane + number), rows[row]
@@ -104,9 +104,9 @@ def small_spd(
                     if not sure[z]:
                         length = far_matrix(x[first + z - lane], points[g], roots[i], inverses[i], radius, vectors, logs, spare)
                         squares[z] = length * length
-                        _far_entries(vectors, logs, entries, curves, z)
+                        _far_entries(vectors, logs, entries, curves, frame, z)
             if k == 2:
-                _add_up2(shares[here], entries, lane, squares[here], curves[here], total)
+                _add_up2(shares[here], entries, frame, lane, squares[here], curves[here], total)
             else:
                 _add_up3(shares[here], entries, lane, squares[here], curves[here], total)
             if len(each) > 0:
@@ -115,51 +115,42 @@ def small_spd(
 
 
 @compiled
-def _add_up2(ws: Array, entries: Array, lane: int, squares: Array, curves: Array, total: Array) -> None:
+def _add_up2(ws: Array, entries: Array, frame: Array, lane: int, squares: Array, curves: Array, total: Array) -> None:
     here = slice(lane, lane + len(ws))
     l00s, l10s, l11s = entries[0][here], entries[1][here], entries[2][here]
-    bits, most, s00 = squares.view(np.int64), np.int64(0), 0.0
-    s10 = s11 = square = curve_ = dd = db = bb = mass = 0.0
-    for z in range(len(ws)):
-        w, l00, l10, l11, c = ws[z], l00s[z], l10s[z], l11s[z], curves[z]
-        d = 0.5 * (l00 - l11)
-        length = d * d + l10 * l10
-        share = w * ((1.0 - c) / length if length > 1e-8 else -1.0 / 3.0)  # c is nearly 1 + |v|^2/3 if v is short
-        s00 += w * l00
-        s10 += w * l10
-        s11 += w * l11
+    ds, bs, parts = frame[0][here], frame[1][here], frame[2][here]
+    s00 = s10 = s11 = square = curve_ = dd = db = bb = mass = 0.0
+    for z in range(len(ws)):  # in two loops, because vector registers do not hold so many sums
+        w = ws[z]
+        s00 += w * l00s[z]
+        s10 += w * l10s[z]
+        s11 += w * l11s[z]
         square += w * squares[z]
-        curve_ += w * c
-        dd += share * d * d
-        db += share * d * l10
-        bb += share * l10 * l10
+        curve_ += w * curves[z]
         mass += w
-        most = max(most, bits[z])  # only whole numbers are compared several at once
+    for z in range(len(ws)):
+        part, d, b = ws[z] * parts[z], ds[z], bs[z]
+        dd += part * d * d
+        db += part * d * b
+        bb += part * b * b
     total[0], total[1], total[2], total[3], total[4] = s00, s10, s11, square, curve_
-    total[5], total[6], total[7], total[8], total[9] = dd, db, bb, mass, math.sqrt(float_of(most))
+    total[5], total[6], total[7], total[8], total[9] = dd, db, bb, mass, math.sqrt(largest(squares))
 
 
 @compiled
 def _add_up3(ws: Array, entries: Array, lane: int, squares: Array, curves: Array, total: Array) -> None:
     here = slice(lane, lane + len(ws))
-    l00s, l10s, l11s = entries[0][here], entries[1][here], entries[2][here]
-    l20s, l21s, l22s = entries[3][here], entries[4][here], entries[5][here]
-    bits, most, s00 = squares.view(np.int64), np.int64(0), 0.0
-    s10 = s11 = s20 = s21 = s22 = square = curve_ = mass = 0.0
+    for j in range(6):
+        ls, total_ = entries[j][here], 0.0
+        for z in range(len(ws)):
+            total_ += ws[z] * ls[z]
+        total[j] = total_
+    square = curve_ = mass = 0.0
     for z in range(len(ws)):
-        w = ws[z]
-        s00 += w * l00s[z]
-        s10 += w * l10s[z]
-        s11 += w * l11s[z]
-        s20 += w * l20s[z]
-        s21 += w * l21s[z]
-        s22 += w * l22s[z]
-        square += w * squares[z]
-        curve_ += w * curves[z]
-        mass += w
-        most = max(most, bits[z])  # only whole numbers are compared several at once
-    total[0], total[1], total[2], total[3], total[4], total[5] = s00, s10, s11, s20, s21, s22
-    total[6], total[7], total[8], total[9] = square, curve_, mass, math.sqrt(float_of(most))
+        square += ws[z] * squares[z]
+        curve_ += ws[z] * curves[z]
+        mass += ws[z]
+    total[6], total[7], total[8], total[9] = square, curve_, mass, math.sqrt(largest(squares))
 
 
 @compiled
@@ -179,7 +170,7 @@ def _shortened(entries: Array, z: int, limit: float, out: Array) -> None:
 
 
 @compiled
-def _far_entries(vectors: Array, logs: Array, entries: Array, curves: Array, z: int) -> None:
+def _far_entries(vectors: Array, logs: Array, entries: Array, curves: Array, frame: Array, z: int) -> None:
     k, column = len(logs), 0
     for i in range(k):
         for j in range(i + 1):
@@ -190,6 +181,8 @@ def _far_entries(vectors: Array, logs: Array, entries: Array, curves: Array, z: 
             column += 1
     if k == 2:
         curves[z] = curve(logs[0] - logs[1])
+        frame[0][z] = vectors[0, 0] * vectors[0, 0] - vectors[1, 0] * vectors[1, 0]
+        frame[1][z], frame[2][z] = 2.0 * vectors[0, 0] * vectors[1, 0], 1.0 - curves[z]
     else:
         curves[z] = 0.2 * (2.0 + curve(logs[0] - logs[1]) + curve(logs[1] - logs[2]) + curve(logs[2] - logs[0]))
 
@@ -305,16 +298,18 @@ def _write3(x: Array, first: int, number: int, root: Array, entries: Array, shri
 
 
 @compiled
-def _by_series2(entries: Array, series: Array, middle: float, room: Array, squares: Array, curves: Array, count: int) -> None:
+def _by_series2(
+    entries: Array, series: Array, middle: float, room: Array, squares: Array, curves: Array, frame: Array, count: int
+) -> None:
     """From the entries of ``F`` those of ``log M``, its squared length, and ``(t/2) coth(t/2)`` of the gap of its eigenvalues."""
-    traces, dets, b0s, b1s = room[0], room[1], room[2], room[3]
+    traces, dets, b0s, b1s, rs = room[0], room[1], room[2], room[3], room[4]
     for z in range(count):
         a, b, d = entries[0][z], entries[1][z], entries[2][z]
         f1, f2 = a + d, a * d - b * b
         r = 1.0 / (1.0 + f1 + f2)
         z1, z2 = r * (f1 + 2.0 * f2), r * f2
         s1, s2 = z1 * z1 - 2.0 * z2, z2 * z2
-        traces[z], dets[z] = s1 - 2.0 * middle, s2 - middle * (s1 - middle)
+        rs[z], traces[z], dets[z] = r, s1 - 2.0 * middle, s2 - middle * (s1 - middle)
         b1s[z], b0s[z] = series[0], series[1]
     for k in range(2, len(series) - 3, 4):
         c0, c1, c2, c3 = series[k], series[k + 1], series[k + 2], series[k + 3]
@@ -329,21 +324,23 @@ def _by_series2(entries: Array, series: Array, middle: float, room: Array, squar
         a, b, d, b0, b1 = entries[0][z], entries[1][z], entries[2][z], b0s[z], b1s[z]
         b0, b1 = c0 - b1 * dets[z], b0 + b1 * traces[z]  # one step is left, because the degree is 2 more than a multiple of 4
         b0 -= middle * b1
-        f1, f2 = a + d, a * d - b * b
-        r = 1.0 / (1.0 + f1 + f2)
+        f1, f2, r = a + d, a * d - b * b, rs[z]
         z1, z2 = r * (f1 + 2.0 * f2), r * f2
         c1 = b0 + b1 * (z1 * z1 - z2)
         q0, q1 = c1 * z2 - b1 * z1 * z2, c1 * r
         l00, l10, l11 = q0 + q1 * a, q1 * b, q0 + q1 * d
         entries[0][z], entries[1][z], entries[2][z] = l00, l10, l11
         squares[z] = l00 * l00 + l11 * l11 + 2.0 * l10 * l10
-        curves[z] = 0.5 * q1 * (1.0 + f1)
+        c, v = 0.5 * q1 * (1.0 + f1), 0.5 * q1 * (a - d)
+        length = v * v + l10 * l10
+        curves[z], frame[0][z], frame[1][z] = c, v, l10
+        frame[2][z] = (1.0 - c) / length if length > 1e-8 else -1.0 / 3.0  # c is nearly 1 + |v|^2/3 if v is short
 
 
 @compiled
 def _by_series3(entries: Array, series: Array, middle: float, room: Array, squares: Array, curves: Array, count: int) -> None:
     """The same, and the mean of ``(t/2) coth(t/2)`` over all trace-free directions. ``A`` is the adjugate of ``F``."""
-    s1s, s2s, s3s, b0s, b1s, b2s = room[0], room[1], room[2], room[3], room[4], room[5]
+    s1s, s2s, s3s, b0s, b1s, b2s, rs = room[0], room[1], room[2], room[3], room[4], room[5], room[6]
     a00s, a10s, a11s, a20s, a21s, a22s = entries[0], entries[1], entries[2], entries[3], entries[4], entries[5]
     for z in range(count):
         a, b, d, e, h, k = a00s[z], a10s[z], a11s[z], a20s[z], a21s[z], a22s[z]
@@ -353,7 +350,7 @@ def _by_series3(entries: Array, series: Array, middle: float, room: Array, squar
         z3, z2 = f3 * r, 3.0 * (f3 * r) + f2 * r
         z1 = z2 + f2 * r + f1 * r
         s1, s2, s3 = z1 * z1 - 2.0 * z2, z2 * z2 - 2.0 * z1 * z3, z3 * z3
-        s1s[z], s2s[z] = s1 - 3.0 * middle, s2 - middle * (2.0 * s1 - 3.0 * middle)
+        rs[z], s1s[z], s2s[z] = r, s1 - 3.0 * middle, s2 - middle * (2.0 * s1 - 3.0 * middle)
         s3s[z] = s3 - middle * (s2 - middle * (s1 - middle))
         b2s[z], b1s[z], b0s[z] = series[0], series[1], series[2]
     for k in range(3, len(series), 4):
@@ -367,8 +364,7 @@ def _by_series3(entries: Array, series: Array, middle: float, room: Array, squar
     for z in range(count):
         a, b, d, e, h, k = a00s[z], a10s[z], a11s[z], a20s[z], a21s[z], a22s[z]
         d00, d11, d22, d10, d20, d21 = d * k - h * h, a * k - e * e, a * d - b * b, e * h - b * k, b * h - d * e, b * e - a * h
-        f1, f2, f3 = a + d + k, d00 + d11 + d22, a * d00 + b * d10 + e * d20
-        r = 1.0 / (1.0 + f1 + f2 + f3)
+        f1, f2, f3, r = a + d + k, d00 + d11 + d22, a * d00 + b * d10 + e * d20, rs[z]
         z3, z2 = f3 * r, 3.0 * (f3 * r) + f2 * r
         z1 = z2 + f2 * r + f1 * r
         b2 = b2s[z]
@@ -497,7 +493,7 @@ def _from_spectra(k: int, frame: Array, e: Array, entries: Array, count: int) ->
 
 
 @compiled
-def _curves(k: int, e: Array, f: Array, curves: Array, count: int) -> None:
+def _curves(k: int, e: Array, f: Array, curves: Array, parts: Array, count: int) -> None:
     """From eigenvalues and their logarithms: ``(t/2) coth(t/2)`` of the gap ``t``, or the mean over trace-free directions."""
     for z in range(count):
         curves[z] = 0.0 if k == 2 else 2.0
@@ -507,6 +503,6 @@ def _curves(k: int, e: Array, f: Array, curves: Array, count: int) -> None:
                 gap = e[i][z] - e[j][z]
                 quotient = 0.5 * (f[i][z] - f[j][z]) * (e[i][z] + e[j][z]) / (gap if gap != 0.0 else 1.0)
                 curves[z] += quotient if gap != 0.0 else 1.0
-    if k == 3:
-        for z in range(count):
-            curves[z] *= 0.2
+    for z in range(count):
+        parts[z] = 1.0 - curves[z] if k == 2 else parts[z]
+        curves[z] = curves[z] if k == 2 else 0.2 * curves[z]
