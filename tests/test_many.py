@@ -187,7 +187,7 @@ def test_grassmannians_in_a_wide_ball_converge() -> None:
 
 def test_compiled_code_meets_one_type_of_arrays_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is kept on disk for every type it has met: those files must not tell what the records were like."""
-    from geodp.solver import group_kernels
+    from geodp.solver import lanes, matrix_kernels, round_kernels, small_spd_kernels
 
     compile_all(monkeypatch)
     for manifold in (SPD(2), SPD(3), Sphere(2), Rotations(3)):
@@ -198,6 +198,7 @@ def test_compiled_code_meets_one_type_of_arrays_only(monkeypatch: pytest.MonkeyP
             frechet_means(given, ball, labels)
             frechet_mean(given[:3], ball)
         group_means(x.copy(), np.array([0, 5, len(x)]), ball, steady=True)
-    kernels = [value for value in vars(group_kernels).values() if hasattr(value, "signatures")]
+    modules = lanes, matrix_kernels, round_kernels, small_spd_kernels
+    kernels = [value for module in modules for value in vars(module).values() if hasattr(value, "signatures")]
     assert len(kernels) >= 8
     assert [kernel.py_func.__name__ for kernel in kernels if len(kernel.signatures) > 1] == []

@@ -18,14 +18,14 @@ import geodp
 from geodp import SPD, Ball, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, SPDLogEuclidean, Sphere, frechet_mean
 from geodp.inputs import EPSILON
 from geodp.manifolds.functions import vector_from_symmetric
-from geodp.solver import compiling, kernels, lane_kernels, passes, spd_kernel
+from geodp.solver import compiling, lane_kernels, passes, round_kernels, small_spd_kernels, spd_kernel
 from geodp.solver.compiling import reproducible
-from geodp.solver.groups import SPD3Groups, best_group_evaluator
+from geodp.solver.groups import CompiledGroups, best_group_evaluator
 from geodp.solver.records import read_block
 
 FAST = [
-    (SPD(2), passes.SPD2),
-    (SPD(3), passes.SPD3),
+    (SPD(2), passes.SmallSPD),
+    (SPD(3), passes.SmallSPD),
     (SPD(2), passes.SPDLarge),
     (SPD(3), passes.SPDLarge),
     (SPD(4), passes.SPDLarge),
@@ -33,12 +33,12 @@ FAST = [
     (SPD(4), passes.SPDCompiled),
     (SPD(9), passes.SPDCompiled),
     (SPD(25), passes.SPDCompiled),
-    (Sphere(2), passes.Sphere2),
+    (Sphere(2), passes.Spheres),
     (Rotations(3), passes.Rotations3),
     (Sphere(2), passes.RankOne),
     (Sphere(3, curvature=4.0), passes.RankOne),
-    (Sphere(3, curvature=4.0), passes.SphereLarge),
-    (Sphere(40), passes.SphereLarge),
+    (Sphere(3, curvature=4.0), passes.Spheres),
+    (Sphere(40), passes.Spheres),
     (Hyperbolic(2), passes.HyperbolicCompiled),
     (Hyperbolic(5), passes.HyperbolicCompiled),
     (PlanarShapes(3), passes.ShapesCompiled),
@@ -91,7 +91,7 @@ def test_the_hessian_predicts_how_the_gradient_changes(manifold: Manifold, kind:
     evaluator = kind(manifold)
     result = evaluator.evaluate(p, x, None)
     moved = manifold.exp(p, manifold.tangent(p, evaluator.step(p, result.log / len(x), result.hessian / result.seen)))
-    newton = kind in (passes.SPD2, passes.Sphere2, passes.Rotations3)
+    newton = evaluator.hessian == "in full"
     assert manifold.dist(moved, mean) < (2e-6 if newton else 1.5e-4)
 
 
@@ -228,12 +228,10 @@ def test_a_block_of_another_length_than_its_weights_is_refused(manifold: Manifol
 
 
 KERNELS: dict[type[passes.Evaluator], Callable[[], Any]] = {
-    passes.SPD2: lambda: kernels.spd2,
-    passes.SPD3: lambda: kernels.spd3,
+    passes.SmallSPD: lambda: small_spd_kernels.small_spd,
     passes.SPDCompiled: lambda: spd_kernel.spd,
-    passes.Sphere2: lambda: kernels.sphere2,
-    passes.Rotations3: lambda: kernels.rotations3,
-    passes.SphereLarge: lambda: kernels.sphere,
+    passes.Spheres: lambda: round_kernels.sphere,
+    passes.Rotations3: lambda: round_kernels.rotations3,
     passes.HyperbolicCompiled: lambda: lane_kernels.hyperbolic,
     passes.ShapesCompiled: lambda: lane_kernels.shapes,
     passes.GrassmannCompiled: lambda: lane_kernels.subspaces,
@@ -263,11 +261,11 @@ def test_compiled_passes_are_used_by_size_alone(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("GEODP_COMPILE", raising=False)
     for _ in range(2):
         assert type(passes.best_evaluator(SPD(2), 24_999)) is passes.SPDLarge
-        assert type(passes.best_evaluator(SPD(2), 25_000)) is passes.SPD2
-        assert type(passes.best_evaluator(SPD(3), None)) is passes.SPD3
-        assert type(passes.best_evaluator(Sphere(2), 10**6)) is passes.Sphere2
+        assert type(passes.best_evaluator(SPD(2), 25_000)) is passes.SmallSPD
+        assert type(passes.best_evaluator(SPD(3), None)) is passes.SmallSPD
+        assert type(passes.best_evaluator(Sphere(2), 10**6)) is passes.Spheres
         assert type(passes.best_evaluator(Sphere(2), 10)) is passes.RankOne
-        assert type(passes.best_evaluator(Sphere(1000), 10**4)) is passes.SphereLarge
+        assert type(passes.best_evaluator(Sphere(1000), 10**4)) is passes.Spheres
         assert type(passes.best_evaluator(SPD(10), 10)) is passes.SPDLarge
         assert type(passes.best_evaluator(SPD(10), 10**5)) is passes.SPDCompiled
         assert type(passes.best_evaluator(Hyperbolic(5), 10**6)) is passes.HyperbolicCompiled
@@ -281,8 +279,8 @@ def test_a_server_may_choose_compiled_passes_for_all_sizes_or_for_none(monkeypat
     assert type(passes.best_evaluator(SPD(3), 10**9)) is passes.SPDLarge
     geodp.compile("Sphere(2)", SPD(3))
     assert os.environ["GEODP_COMPILE"] == "always"  # which the processes that this one starts inherit
-    assert type(passes.best_evaluator(SPD(3), 1)) is passes.SPD3
-    assert type(best_group_evaluator(ball_of(SPD(3)), 1)) is SPD3Groups
+    assert type(passes.best_evaluator(SPD(3), 1)) is passes.SmallSPD
+    assert type(best_group_evaluator(ball_of(SPD(3)), 1)) is CompiledGroups
     with reproducible():
         assert type(passes.best_evaluator(SPD(3), 1)) is passes.SPDLarge
     monkeypatch.setenv("GEODP_COMPILE", "sometimes")
@@ -341,7 +339,9 @@ def test_compiled_logarithms_are_right_to_rounding(k: int, reach: float) -> None
 
 
 @pytest.mark.parametrize("radius", [0.5, 2.0, 3.0, 5.0])
-@pytest.mark.parametrize(("k", "kind"), [(2, passes.SPD2), (3, passes.SPD3), (5, passes.SPDCompiled), (5, passes.SPDLarge)])
+@pytest.mark.parametrize(
+    ("k", "kind"), [(2, passes.SmallSPD), (3, passes.SmallSPD), (5, passes.SPDCompiled), (5, passes.SPDLarge)]
+)
 def test_logarithms_across_a_ball_err_less_than_its_bound_says(k: int, kind: type[passes.Evaluator], radius: float) -> None:
     """Pairs on opposite sides of a ball, nearly in one basis, against fifty digits; centres with condition 1 and 400.
 
@@ -383,7 +383,9 @@ def small_turns(k: int, rng: np.random.Generator) -> mpmath.matrix:
 
 
 @pytest.mark.parametrize("radius", longer([4.0, 8.0, 12.0, 15.0], [15.0]))
-@pytest.mark.parametrize(("k", "kind"), [(2, passes.SPD2), (3, passes.SPD3), (4, passes.SPDCompiled), (4, passes.SPDLarge)])
+@pytest.mark.parametrize(
+    ("k", "kind"), [(2, passes.SmallSPD), (3, passes.SmallSPD), (4, passes.SPDCompiled), (4, passes.SPDLarge)]
+)
 def test_logarithms_across_a_wide_ball_cost_no_more_digits_than_storing_a_mean_does(
     k: int, kind: type[passes.Evaluator], radius: float
 ) -> None:
