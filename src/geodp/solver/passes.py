@@ -241,6 +241,9 @@ class CompiledEvaluator(Evaluator):
     def run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
         """The pass at ``p``. A finite radius is that of the ball about ``p`` into which the records are clipped in place."""
 
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_log(log, hessian)
+
     def fingerprint(self, records: Array, weights: Array | None, keys: Words) -> int:
         from geodp.solver import lanes
 
@@ -288,11 +291,7 @@ class GroupedEvaluator(CompiledEvaluator):
         return Pass.of_blocks(count, logs, float(np.add.reduce(squares)), reach, np.add.reduce(hessians), seen)
 
     def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return newton_steps(log[None], hessian[None])[0] if hessian.ndim else self.scaled_step(log, hessian)
-
-    def scaled_step(self, log: Array, hessian: Array) -> Array:
-        """The step from the Hessian along the gradient."""
-        return _scaled_log(log, hessian)
+        return newton_steps(log[None], hessian[None])[0] if hessian.ndim else super().step(p, log, hessian)
 
 
 #: Passed if all weights are 1.
@@ -340,6 +339,9 @@ class _CompiledSPD(CompiledEvaluator):
         matrix_kernels.factor(one[0], room, room.copy())
         matrix_kernels.move_spd(one, np.ones((1, 3)), one[0], one[0], one[0], 1.0)
         follow_spd(one, one, np.zeros((1, 1, 3)))
+
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_step(log, hessian)
 
     def frame(self, p: Array) -> Frame:
         """A writable copy of the point, its Cholesky factor, the inverse of that, and which matrices to factorise."""
@@ -390,7 +392,7 @@ _ARTANH = {10: 0.5, 14: 1.0, 18: 1.5, 22: 2.0, 30: 2.5, 38: 3.0}
 _NO_COORDINATES = np.empty((0, 6))
 
 
-class SmallSPD(_CompiledSPD, GroupedEvaluator):
+class SmallSPD(GroupedEvaluator, _CompiledSPD):
     """2x2 and 3x3 matrices. In the first case Newton's step: the space is a hyperbolic plane times a line."""
 
     columns = 10
@@ -425,9 +427,6 @@ class SmallSPD(_CompiledSPD, GroupedEvaluator):
         # shortening coordinates also clips, without computing exponentials
         small_spd(contiguous(records), NO_WEIGHTS, starts, points, math.inf, NO_WEIGHTS, 0.0, rows, each, ball.radius)
         return each
-
-    def scaled_step(self, log: Array, hessian: Array) -> Array:
-        return _scaled_step(log, hessian)
 
 
 def _scaled_step(log: Array, hessian: Array) -> Array:
@@ -481,9 +480,6 @@ class SPDCompiled(_CompiledSPD):
         logs = blocks[:, :-2] * vector_from_symmetric(np.ones(p.shape))
         square, hessian = np.add.reduce(blocks[:, -2:]).tolist()
         return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(np.add.reduce(weights)))
-
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return _scaled_step(log, hessian)
 
 
 class SPDLarge(Evaluator):
@@ -601,9 +597,6 @@ class HyperbolicCompiled(CompiledEvaluator):
         square, curve = blocks[:, d + 1 :].sum(axis=0).tolist()
         return Pass.of_blocks(len(records), logs, square, reach, np.asarray((mass + (d - 1) * curve) / d), mass)
 
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return _scaled_log(log, hessian)
-
 
 class ShapesCompiled(CompiledEvaluator):
     """Shapes of landmarks in the plane."""
@@ -623,9 +616,6 @@ class ShapesCompiled(CompiledEvaluator):
         mass = float(weights.sum())
         square, curve = blocks[:, 2 * size :].sum(axis=0).tolist()
         return Pass.of_blocks(len(records), logs, square, reach, np.asarray((mass + curve) / self.manifold.dim), mass)
-
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return _scaled_log(log, hessian)
 
 
 def _quarter_turn(configurations: Array) -> Array:
@@ -652,9 +642,6 @@ class GrassmannCompiled(CompiledEvaluator):
         square, curve = blocks[:, size:].sum(axis=0).tolist()
         hessian = (rank * mass + curve) / self.manifold.dim
         return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), mass)
-
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return _scaled_log(log, hessian)
 
 
 class RankOne(GeneralEvaluator):

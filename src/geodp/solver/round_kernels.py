@@ -43,16 +43,9 @@ def _arcs(u: Array, v: Array, series: Array, middle: float, factors: Array, room
 
 @compiled
 def sphere(
-    x: Array,
-    weights: Array,
-    starts: Integers,
-    points: Array,
-    size: float,
-    radius: float,
-    series: Array,
-    middle: float,
+    x: Array, weights: Array, starts: Integers, points: Array, size: float, radius: float, series: Array, middle: float,
     rows: Array,
-) -> None:
+) -> None:  # fmt: skip
     """Vectors of length ``size``, seen from unit vectors; ``radius`` is an angle.
 
     The logarithm at ``p`` of a unit vector is ``f (x - p) + f u p`` with ``u = |x - p|^2/2 = 1 - cos t`` and ``f = t/sin t``.

@@ -192,17 +192,9 @@ def _far_entries(vectors: Array, logs: Array, entries: Array, curves: Array, fra
 
 @compiled
 def _whiten2(
-    x: Array,
-    first: int,
-    number: int,
-    p: Array,
-    inverse: Array,
-    most: float,
-    moved: bool,
-    entries: Array,
-    limits: Array,
+    x: Array, first: int, number: int, p: Array, inverse: Array, most: float, moved: bool, entries: Array, limits: Array,
     lane: int,
-) -> None:
+) -> None:  # fmt: skip
     """The lower entries of ``M``, or of ``(M - I)/2`` if moved; and which ratio of eigenvalues is too large, or 0."""
     here, records, scale = slice(lane, lane + number), x[first : first + number], math.sqrt(0.5) if moved else 1.0
     a00s, a10s, a11s, most_of = entries[0][here], entries[1][here], entries[2][here], limits[here]
@@ -219,17 +211,9 @@ def _whiten2(
 
 @compiled
 def _whiten3(
-    x: Array,
-    first: int,
-    number: int,
-    p: Array,
-    inverse: Array,
-    most: float,
-    moved: bool,
-    entries: Array,
-    limits: Array,
+    x: Array, first: int, number: int, p: Array, inverse: Array, most: float, moved: bool, entries: Array, limits: Array,
     lane: int,
-) -> None:
+) -> None:  # fmt: skip
     here, records, scale = slice(lane, lane + number), x[first : first + number], math.sqrt(0.5) if moved else 1.0
     a00s, a10s, a11s, a20s, a21s, a22s, most_of = (
         entries[0][here], entries[1][here], entries[2][here], entries[3][here], entries[4][here], entries[5][here], limits[here]

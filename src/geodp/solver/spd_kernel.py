@@ -56,17 +56,9 @@ def quadrature() -> Quadrature:
 
 @compiled
 def spd(
-    x: Array,
-    weights: Array,
-    p: Array,
-    factor: Array,
-    inverse: Array,
-    most: float,
-    radius: float,
-    rule: Quadrature,
-    block: int,
-    blocks: Array,
-) -> float:
+    x: Array, weights: Array, p: Array, factor: Array, inverse: Array, most: float, radius: float, rule: Quadrature,
+    block: int, blocks: Array,
+) -> float:  # fmt: skip
     """Sums over blocks: columns of ``blocks`` are the lower entries of the logarithms, column by column, the squared length, and
     the Hessian's mean over trace-free directions, from the mean gap between the logarithms of eigenvalues.
 
