@@ -22,6 +22,8 @@ Integers = NDArray[np.int64]
 
 #: A row of sums is of at most so many records.
 BLOCK = 256
+#: Numbers in the lanes: few enough to stay in the cache.
+NUMBERS = 8192
 
 
 def compiled(function: F) -> F:

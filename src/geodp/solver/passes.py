@@ -577,25 +577,26 @@ def _scaled_log(log: Array, hessian: Array) -> Array:
     return log / float(hessian) if hessian > 0.1 else log
 
 
-class HyperbolicCompiled(CompiledEvaluator):
+class HyperbolicCompiled(GroupedEvaluator):
     """Hyperbolic spaces of any dimension."""
 
     hessian = "its mean over directions"
 
-    def run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
-        from geodp.solver import lane_kernels
+    def __init__(self, manifold: Manifold, extent: float = math.inf) -> None:
+        super().__init__(manifold, extent)
+        self.columns = manifold.dim + 4
 
-        weights = _ones_or(weights, records)
-        d, space = self.manifold.dim, p[1:]
-        length = float(np.linalg.vector_norm(space))
-        unit = space / length if length > 0.0 else np.zeros(d)
-        growth = length + math.hypot(1.0, length)
-        blocks = _rows(records, d + 3)
-        reach = lane_kernels.hyperbolic(records, weights, np.array(p), unit, growth, radius, Pass.BLOCK, blocks)
-        logs = blocks[:, :d] + blocks[:, d : d + 1] * unit
-        mass = float(weights.sum())
-        square, curve = blocks[:, d + 1 :].sum(axis=0).tolist()
-        return Pass.of_blocks(len(records), logs, square, reach, np.asarray((mass + (d - 1) * curve) / d), mass)
+    def add_up(self, points: Array, records: Array, weights: Array, starts: Integers, radius: float, rows: Array) -> None:
+        from geodp.solver.lane_kernels import hyperbolic
+
+        space = points[:, 1:]
+        lengths = np.sqrt(np.vecdot(space, space))
+        units = space / np.where(lengths > 0.0, lengths, 1.0)[:, None]
+        hyperbolic(records, weights, starts, points, units, lengths + np.hypot(1.0, lengths), radius, rows)
+
+    def read(self, points: Array, sums: Array) -> tuple[Array, Array, Array]:
+        d = self.manifold.dim
+        return sums[:, :d], sums[:, d], (sums[:, d + 2] + (d - 1) * sums[:, d + 1]) / d
 
 
 class ShapesCompiled(CompiledEvaluator):
@@ -679,8 +680,6 @@ def best_evaluator(manifold: Manifold, count: int | None, extent: float = math.i
         kind = grouped_kind(manifold) or kind
         if isinstance(manifold, SPD) and manifold.k > 3:
             kind = SPDCompiled
-        elif isinstance(manifold, Hyperbolic) and manifold.d > 1:
-            kind = HyperbolicCompiled
         elif isinstance(manifold, PlanarShapes):
             kind = ShapesCompiled
         elif isinstance(manifold, Grassmann):
@@ -694,4 +693,6 @@ def grouped_kind(manifold: Manifold) -> Any:
         return SmallSPD
     if isinstance(manifold, Sphere) and manifold.d > 1:
         return Spheres
+    if isinstance(manifold, Hyperbolic) and manifold.d > 1:
+        return HyperbolicCompiled
     return Rotations3 if manifold == Rotations(3) else None

@@ -14,12 +14,10 @@ import numpy as np
 
 from geodp.inputs import EPSILON, Array
 from geodp.manifolds.manifold import TOLERANCE
-from geodp.solver.lanes import BLOCK, Integers, chord_angle, compiled, horner, largest, next_pieces
+from geodp.solver.lanes import BLOCK, NUMBERS, Integers, chord_angle, compiled, horner, largest, next_pieces
 
 #: A matrix whose columns are further from orthonormal than this is replaced by the rotation next to it.
 TIDY = 32.0 * EPSILON
-#: Numbers in the lanes: few enough to stay in the cache.
-_NUMBERS = 8192
 #: Of a vector shorter than this, floats do not know the direction.
 _LOST = 4e-16
 
@@ -53,7 +51,7 @@ def sphere(
     lower entries of ``g (x - p)(x - p)'`` with ``g = (1 - f cos t)/sin^2 t``: the Hessian is ``f cos t`` plus that, projected.
     """
     m, last, clip, lanes = x.shape[1], rows.shape[1] - 1, radius < math.inf, BLOCK
-    while lanes > 8 and lanes * m > _NUMBERS:
+    while lanes > 8 and lanes * m > NUMBERS:
         lanes //= 2
     near, across, room = np.empty((m, lanes)), np.empty((m, lanes)), np.empty((6, lanes))
     u, v, factors, shares, squares, spare = room[0], room[1], room[2], room[3], room[4], room[5]
