@@ -53,7 +53,7 @@ def test_the_means_are_those_of_a_loop(manifold: Manifold) -> None:
 
 
 @pytest.mark.parametrize("share", [0.05, 0.6, 0.95])
-@pytest.mark.parametrize("manifold", [SPD(2), SPD(3), Sphere(2), Rotations(3)], ids=repr)
+@pytest.mark.parametrize("manifold", [SPD(2), SPD(3), Sphere(2), Sphere(40), Rotations(3), Hyperbolic(3)], ids=repr)
 def test_compiled_means_are_those_of_a_loop(manifold: Manifold, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     ball = ball_of(manifold, share)
     x, labels = grouped(ball, SIZES * 3)

@@ -307,13 +307,20 @@ def newton_steps(logs: Array, hessians: Array) -> Array:
     return steps
 
 
-def _series(first: int, degrees: dict[int, float], extent: float, end: Callable[[float], float]) -> tuple[Array, float]:
+#: Degrees of polynomials for ``artanh(sqrt s)/sqrt s`` and for ``t/sin t``, and up to which ``t`` they are exact to rounding.
+ARTANH = {10: 0.5, 14: 1.0, 18: 1.5, 22: 2.0, 30: 2.5, 38: 3.0}
+ARCS = {8: 0.5, 12: 0.9, 16: 1.2, 20: 1.5, 28: 2.0}
+#: Their variables ``s`` at ``t``, see :func:`geodp.solver.lanes.polynomial`.
+ENDS: dict[int, Callable[[float], float]] = {1: lambda t: math.tanh(0.5 * t) ** 2, 2: lambda t: math.sin(0.5 * t) ** 2}
+
+
+def _series(first: int, degrees: dict[int, float], extent: float) -> tuple[Array, float]:
     """The polynomial of the least degree that is exact to rounding up to this length; no coefficients if there is none."""
     from geodp.solver import lanes
 
     for degree, length in degrees.items():
         if extent <= length:
-            return lanes.polynomial(first, end(length), degree)
+            return lanes.polynomial(first, ENDS[first](length), degree)
     return np.empty(0), 0.0
 
 
@@ -387,8 +394,6 @@ _HESSIAN2 = np.array(
         [[0.5, 0.0, 0.5], [0.0, 0.0, 0.0], [0.5, 0.0, 0.5]],  # along the trace
     ]
 ).reshape(5, 9)
-#: Degrees of polynomials for ``artanh(sqrt s)/sqrt s``, ``s = tanh(t/2)^2``, and up to which ``t`` they are exact to rounding.
-_ARTANH = {10: 0.5, 14: 1.0, 18: 1.5, 22: 2.0, 30: 2.5, 38: 3.0}
 _NO_COORDINATES = np.empty((0, 6))
 
 
@@ -403,8 +408,8 @@ class SmallSPD(GroupedEvaluator, _CompiledSPD):
         self.hessian = "in full" if self.k == 2 else "its mean over directions"
         # no eigenvalue of a logarithm is larger than its length
         # of 2x2 matrices eigenvalues are as quick as a polynomial of higher degree
-        degrees = {degree: length for degree, length in _ARTANH.items() if self.k == 3 or degree < 25}
-        series, self._middle = _series(1, degrees, extent, lambda length: math.tanh(0.5 * length) ** 2)
+        degrees = {degree: length for degree, length in ARTANH.items() if self.k == 3 or degree < 25}
+        series, self._middle = _series(1, degrees, extent)
         self._series = 2.0 * series
 
     def add_up(self, points: Array, records: Array, weights: Array, starts: Integers, radius: float, rows: Array) -> None:
@@ -512,8 +517,6 @@ def mean_hessian(logs: Array) -> Array:
     return (k - 1 + factors.sum(axis=-1)) / (k - 1 + len(i))
 
 
-#: Degrees of polynomials for ``t/sin t`` in ``s = sin(t/2)^2``, and up to which ``t`` they are exact to rounding.
-_ARCS = {8: 0.5, 12: 0.9, 16: 1.2, 20: 1.5, 28: 2.0}
 #: Where the entries of a symmetric 3x3 matrix are among sums.
 _OUTER = np.array([0, 1, 3, 1, 2, 4, 3, 4, 5]) + 6
 
@@ -526,7 +529,7 @@ class Spheres(GroupedEvaluator):
         self.sphere = manifold
         self.hessian = "in full" if manifold.d == 2 else "its mean over directions"
         self.columns = manifold.d + 6 + 6 * (manifold.d == 2)
-        self._series = _series(2, _ARCS, extent / manifold.radius, lambda angle: math.sin(0.5 * angle) ** 2)
+        self._series = _series(2, ARCS, extent / manifold.radius)
 
     def add_up(self, points: Array, records: Array, weights: Array, starts: Integers, radius: float, rows: Array) -> None:
         from geodp.solver.round_kernels import sphere
@@ -555,7 +558,7 @@ class Rotations3(GroupedEvaluator):
 
     def __init__(self, manifold: Manifold, extent: float = math.inf) -> None:
         super().__init__(manifold, extent)
-        self._series = _series(2, _ARCS, extent, lambda angle: math.sin(0.5 * angle) ** 2)
+        self._series = _series(2, ARCS, extent)
 
     def add_up(self, points: Array, records: Array, weights: Array, starts: Integers, radius: float, rows: Array) -> None:
         from geodp.solver.round_kernels import rotations3
