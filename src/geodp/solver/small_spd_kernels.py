@@ -282,7 +282,7 @@ def _write3(x: Array, first: int, number: int, root: Array, entries: Array, shri
 #
 # Rounding. F is whitened from x - p, so its error is relative to its own size, times the condition of p. What follows are sums
 # and products of the invariants of F over det(I + F) = prod (1 + exp t)/2, which are products of tanh(t/2) and of numbers between
-# 0 and 2: none exceeds 8, and those of order m are of order |log M|^m. Near p the first term, q1 F, is all that matters, and
+# 0 and 2: none exceeds 12, and those of order m are of order |log M|^m. Near p the first term, q1 F, is all that matters, and
 # equal eigenvalues are no special case, because no difference of them is divided by. So the error is a multiple of
 # epsilon |log M| times the condition of p; the largest one seen was 7.2 (tests/test_passes.py, fifty digits). Whitening
 # itself allows 4 (k + 4) exp(sqrt(2) |log M|) epsilon times the condition, which exceeds 50 |log M| at every length.
