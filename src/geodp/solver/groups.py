@@ -205,7 +205,7 @@ class CompiledGroups(GroupEvaluator):
         rows = np.empty((blocks[-1], self.evaluator.columns))
         self.evaluator.add_up(points, contiguous(records), NO_WEIGHTS, starts, radius, rows)
         sums, reach = _shares(starts)[:, None] * segment_sums(rows[:, :-1], blocks), segment_maxima(rows[:, -1], blocks)
-        log, square, hessian = self.evaluator.read(points, sums)
+        log, (square, hessian) = self.evaluator.logs(points, sums), self.evaluator.others(points, sums)
         if self.hessian == "in full":
             step = newton_steps(log, hessian)
         else:

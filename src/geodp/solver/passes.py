@@ -277,18 +277,21 @@ class GroupedEvaluator(CompiledEvaluator):
         """
 
     @abstractmethod
-    def read(self, points: Array, sums: Array) -> tuple[Array, Array, Array]:
-        """From sums, a row for each point or all for one: the logarithm, in coordinates, its squared length, and the Hessian."""
+    def logs(self, points: Array, sums: Array) -> Array:
+        """From sums, a row for each point or all for one: the logarithms, in coordinates."""
+
+    @abstractmethod
+    def others(self, points: Array, sums: Array) -> tuple[Array, Array]:
+        """The squared lengths, and the Hessians."""
 
     def run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
         count, points = len(records), np.array(p)[None]
         rows = np.empty((-(-count // Pass.BLOCK), self.columns))
         self.add_up(points, records, NO_WEIGHTS if weights is None else weights, np.array([0, count]), radius, rows)
-        logs, squares, hessians = self.read(points, rows)
-        if len(rows) == 1:  # few records should not take long
-            return Pass.of_blocks(count, logs, float(squares[0]), float(rows[0, -1]), hessians[0], float(rows[0, -2]))
-        (seen, _), reach = np.add.reduce(rows[:, -2:]).tolist(), float(np.maximum.reduce(rows[:, -1]))
-        return Pass.of_blocks(count, logs, float(np.add.reduce(squares)), reach, np.add.reduce(hessians), seen)
+        reach = float(rows[0, -1] if len(rows) == 1 else np.maximum.reduce(rows[:, -1]))
+        total = rows if len(rows) == 1 else np.add.reduce(rows)[None]
+        squares, hessians = self.others(points, total)
+        return Pass.of_blocks(count, self.logs(points, rows), float(squares[0]), reach, hessians[0], float(total[0, -2]))
 
     def step(self, p: Array, log: Array, hessian: Array) -> Array:
         return newton_steps(log[None], hessian[None])[0] if hessian.ndim else super().step(p, log, hessian)
@@ -319,7 +322,7 @@ def _series(first: int, degrees: dict[int, float], extent: float) -> tuple[Array
     from geodp.solver import lanes
 
     for degree, length in degrees.items():
-        if extent <= length:
+        if extent <= length * (1.0 + 1e-6):  # rounding enlarges balls
             return lanes.polynomial(first, ENDS[first](length), degree)
     return np.empty(0), 0.0
 
@@ -418,11 +421,12 @@ class SmallSPD(GroupedEvaluator, _CompiledSPD):
         series = self._series if radius == math.inf else NO_WEIGHTS
         small_spd(records, weights, starts, points, radius, series, self._middle, rows, _NO_COORDINATES, radius)
 
-    def read(self, points: Array, sums: Array) -> tuple[Array, Array, Array]:
+    def logs(self, points: Array, sums: Array) -> Array:
         order, scales = _LOWER_ENTRIES[self.k]
-        size = len(order)
-        hessian = (sums[..., 4:9] @ _HESSIAN2).reshape(-1, 3, 3) if self.k == 2 else sums[..., size + 1]
-        return sums.take(order, axis=-1) * scales, sums[..., size], hessian
+        return sums.take(order, axis=1) * scales
+
+    def others(self, points: Array, sums: Array) -> tuple[Array, Array]:
+        return (sums[:, 3], (sums[:, 4:9] @ _HESSIAN2).reshape(-1, 3, 3)) if self.k == 2 else (sums[:, 6], sums[:, 7])
 
     def coordinates(self, ball: Ball, records: Array) -> Array:
         from geodp.solver.small_spd_kernels import small_spd
@@ -539,15 +543,18 @@ class Spheres(GroupedEvaluator):
         sphere(records, weights, starts, units, length, radius / length, *self._series, rows)
         rows[:, -1] *= length
 
-    def read(self, points: Array, sums: Array) -> tuple[Array, Array, Array]:
-        length, d = self.sphere.radius, self.sphere.d
-        vectors = length * sums[:, : d + 1] + sums[:, d + 1, None] * points
-        square, curve = length**2 * sums[:, d + 2], sums[:, d + 3]
+    def logs(self, points: Array, sums: Array) -> Array:
+        d = self.sphere.d
+        return self.sphere.raw_coordinates(points, self.sphere.radius * sums[:, : d + 1] + sums[:, d + 1, None] * points)
+
+    def others(self, points: Array, sums: Array) -> tuple[Array, Array]:
+        d = self.sphere.d
+        square, curve = self.sphere.radius**2 * sums[:, d + 2], sums[:, d + 3]
         if d > 2:
-            return self.sphere.raw_coordinates(points, vectors), square, (sums[:, d + 4] + (d - 1) * curve) / d
+            return square, (sums[:, d + 4] + (d - 1) * curve) / d
         frame = self.sphere.raw_tangent(points[:, None], np.eye(2))
         outer = frame @ sums.take(_OUTER, axis=1).reshape(-1, 3, 3) @ frame.swapaxes(-1, -2)
-        return np.vecdot(frame, vectors[:, None]), square, outer + curve[:, None, None] * np.eye(2)
+        return square, outer + curve[:, None, None] * np.eye(2)
 
 
 class Rotations3(GroupedEvaluator):
@@ -565,10 +572,12 @@ class Rotations3(GroupedEvaluator):
 
         rotations3(records, weights, starts, points, radius, *self._series, rows)
 
-    def read(self, points: Array, sums: Array) -> tuple[Array, Array, Array]:
+    def logs(self, points: Array, sums: Array) -> Array:
+        return sums[:, :3] @ _ROTATION_VECTOR.T
+
+    def others(self, points: Array, sums: Array) -> tuple[Array, Array]:
         outer = sums.take(_OUTER - 1, axis=1).reshape(-1, 3, 3)
-        hessian = sums[:, 4, None, None] * np.eye(3) + _ROTATION_VECTOR @ outer @ _ROTATION_VECTOR.T
-        return sums[:, :3] @ _ROTATION_VECTOR.T, sums[:, 3], hessian
+        return sums[:, 3], sums[:, 4, None, None] * np.eye(3) + _ROTATION_VECTOR @ outer @ _ROTATION_VECTOR.T
 
 
 #: The logarithm is a rotation vector; coordinates are the entries of its matrix below the diagonal.
@@ -597,9 +606,12 @@ class HyperbolicCompiled(GroupedEvaluator):
         units = space / np.where(lengths > 0.0, lengths, 1.0)[:, None]
         hyperbolic(records, weights, starts, points, units, lengths + np.hypot(1.0, lengths), radius, rows)
 
-    def read(self, points: Array, sums: Array) -> tuple[Array, Array, Array]:
+    def logs(self, points: Array, sums: Array) -> Array:
+        return sums[:, : self.manifold.dim]
+
+    def others(self, points: Array, sums: Array) -> tuple[Array, Array]:
         d = self.manifold.dim
-        return sums[:, :d], sums[:, d], (sums[:, d + 2] + (d - 1) * sums[:, d + 1]) / d
+        return sums[:, d], (sums[:, d + 2] + (d - 1) * sums[:, d + 1]) / d
 
 
 class ShapesCompiled(CompiledEvaluator):
