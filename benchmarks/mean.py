@@ -12,7 +12,8 @@ from benchmarks.timing import Cell, Table, best_seconds, bytes_per_second, durat
 from geodp import SPD, Ball, Manifold, Sphere, frechet_mean
 from geodp.solver.passes import CompiledEvaluator, Pass, best_evaluator
 from geodp.solver.records import open_records
-from geodp.statistics.spread import Covariance, SecondMoment, Variance
+from geodp.statistics.covariance import Covariance, SecondMoment
+from geodp.statistics.variance import Variance
 
 TOLERANCE = 1e-11
 

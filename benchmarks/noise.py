@@ -20,7 +20,7 @@ from benchmarks.timing import Cell, Table, best_seconds, duration, number, times
 from geodp.manifolds import SPD, Grassmann, Hyperbolic, Manifold, Rotations, Sphere
 from geodp.noise import exact
 from geodp.noise.families import Gaussian, Laplace, Law
-from geodp.noise.metropolis import metropolis
+from paper.metropolis import metropolis
 
 BURN_IN = 10_000
 PEER_SCALE, PEER_DRAWS = 0.5, 100

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from benchmarks.mean import case
 from benchmarks.timing import Cell, Table, best_seconds, duration
 from geodp import SPD, private_mean
-from geodp.measurement import Measurement
 from geodp.noise import exact
 from geodp.privacy.notions import PureDP
-from geodp.statistics.mean import FrechetMean
+from geodp.request import Request
+from geodp.statistics.frechet import Mean
 
 FIRST_MEAN = """
 import time
@@ -66,7 +66,7 @@ def tables(quick: bool) -> Iterator[Table]:
 
     x, ball = case(SPD(3), 1000, 0.4, 1.5)
     release = private_mean(x, ball, 1.0)
-    scale = Measurement(FrechetMean(ball), len(x), PureDP(1.0)).noise.scale
+    scale = Request(Mean(ball), PureDP(1.0)).plan(len(x)).noise.scale
     whole, drawn, shown = best_seconds(
         lambda: private_mean(x, ball, 1.0),
         lambda: exact.sample(ball.manifold, scale, release.value),

@@ -14,7 +14,6 @@ import numpy as np
 from tables import write_table
 
 from geodp import Ball, Manifold, PureDP, data, frechet_mean, plan_chain, private_ball, private_mean
-from geodp.arithmetic.entropy import NotPrivate
 from geodp.files import parse_manifold
 from geodp.inputs import Array
 
@@ -71,7 +70,7 @@ def best(x: Array, center: Array, manifold: Manifold, rng: np.random.Generator) 
 
 def chain(x: Array, outer: Any, find: float, mean: Array, seed: int, rng: np.random.Generator) -> float:
     """The error of a mean in a ball that was found, with epsilon 1 in all, of which the search has a part."""
-    found = private_ball(x, outer, find, then=PureDP(1.0 - find), entropy=NotPrivate(seed))
+    found = private_ball(x, outer, find, then=PureDP(1.0 - find), simulate=np.random.default_rng(seed))
     value = private_mean(x, found.ball, 1.0 - find, simulate=rng).value
     return float(found.ball.manifold.dist(value, mean))
 

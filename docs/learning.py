@@ -39,7 +39,7 @@ CLASSIFIERS: dict[str, tuple[dict[str, Any], str | None]] = {
     "a window, ball found from radius 30": (WIDE, None),
     "a window and its gesture (private labels), ball given": ({**BALL, "labels": "private", "classes": GESTURES}, None),
     "a held gesture of 16 windows, ball given": (BALL, "hold"),
-    "a person, ball given": ({**BALL, "unit_in": "all classes"}, "person"),
+    "a person, ball given": ({**BALL, "unit_in": "all groups"}, "person"),
 }
 
 

@@ -135,6 +135,32 @@ def covariances() -> None:
     figure.savefig(IMAGES / "covariance.png", dpi=130)
 
 
+def connectome() -> None:
+    """Twenty regions in five networks: the mean correlations, private ones, and which of these are above noise."""
+    rng = np.random.default_rng(0)
+    people, network = 200, np.arange(20) // 4
+    strength = 0.7 * np.exp(0.2 * rng.normal(size=(people, 1, 20)))
+    signals = strength * rng.normal(size=(people, 400, 5))[:, :, network] + 0.7 * rng.normal(size=(people, 400, 20))
+    x = np.stack([np.corrcoef(signal, rowvar=False) for signal in signals])
+    atlas = np.where(network[:, None] == network, 0.4, 0.0) + 0.6 * np.eye(20)
+    ball = geodp.Ball(geodp.Correlation(20), atlas, radius=2.0)
+    release = geodp.private_mean(x, ball, 5.0, 1e-5, simulate=rng)
+    around = geodp.Laplace(ball.manifold, release.scale).sample(release.value, 400, rng)
+    shown = [
+        ("mean of 200 simulated people", geodp.frechet_mean(x, ball).point),
+        ("private, epsilon 5, delta 1e-5", release.value),
+        ("private, edges above noise", np.where(np.abs(release.value) > 3.5 * around.std(axis=0), release.value, np.nan)),
+    ]
+    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+    for column, (title, matrix) in enumerate(shown):
+        axes = figure.add_subplot(1, 3, column + 1)
+        picture = axes.imshow(matrix, cmap="RdBu_r", vmin=-1.0, vmax=1.0)
+        axes.set_title(title, fontsize=10)
+        axes.set(xticks=[], yticks=[])
+    figure.colorbar(picture, ax=figure.axes, shrink=0.8, label="correlation")
+    figure.savefig(IMAGES / "connectome.png", dpi=130)
+
+
 def _ellipse(tensor: Array) -> Array:
     angle = np.linspace(0.0, 2.0 * np.pi, 120)
     return np.linalg.cholesky(tensor) @ np.stack([np.cos(angle), np.sin(angle)])
@@ -616,6 +642,7 @@ PICTURES = {
         overview,
         radius,
         covariances,
+        connectome,
         tensors,
         clock,
         rotations,

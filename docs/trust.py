@@ -34,14 +34,14 @@ from cases import MANIFOLDS  # noqa: E402 - likewise
 
 from geodp import SPD, Ball, Manifold, Sphere, audit  # noqa: E402 - loads linear algebra
 from geodp.auditing import DRAWS, AuditResult, worst_case_pair  # noqa: E402 - likewise
-from geodp.finding import plan_search, private_ball  # noqa: E402 - likewise
-from geodp.measurement import Measurement  # noqa: E402 - likewise
 from geodp.noise.exact import NotPrivate  # noqa: E402 - likewise
 from geodp.noise.flat import Family  # noqa: E402 - likewise
 from geodp.noise.mechanism import Kind  # noqa: E402 - likewise
 from geodp.privacy.cost import Cost  # noqa: E402 - likewise
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP  # noqa: E402 - likewise
-from geodp.statistics.mean import FrechetMean  # noqa: E402 - likewise
+from geodp.programs.ball import plan_search, private_ball  # noqa: E402 - likewise
+from geodp.request import Plan, Request  # noqa: E402 - likewise
+from geodp.statistics.frechet import Mean  # noqa: E402 - likewise
 
 SEED = 2021
 EPSILONS = (0.1, 1.0, 5.0)
@@ -158,9 +158,9 @@ class Examined:
         return plan_search(self.manifold, N, self.privacy).cost if self.ball is None else self.measurement.noise.cost
 
     @property
-    def measurement(self) -> Measurement:
+    def measurement(self) -> Plan:
         assert self.ball is not None
-        return Measurement(FrechetMean(self.ball), N, self.privacy, self.kind, self.law)
+        return Request(Mean(self.ball), self.privacy, mechanism=self.kind, law=self.law).plan(N)
 
     def outputs(self, draws: int, faulty: bool, seed: int) -> list[Any]:
         """Outputs on two neighbouring data sets, and simulated ones of the claimed law on the first, if that can be had.
@@ -173,7 +173,7 @@ class Examined:
             records = np.tile([0.0, 0.0, 1.0], (2, N, 1))
             records[:, -1] = [1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]
             return [np.stack([searched(x, self.manifold, spent, entropy) for _ in range(draws)]) for x in records] + [None]
-        noise, statistic = self.measurement.noise, FrechetMean(self.ball)
+        noise, statistic = self.measurement.noise, Mean(self.ball)
         used = replace(noise, scale=0.5 * noise.scale) if faulty else noise
         means = [statistic.compute(x, N) for x in worst_case_pair(self.ball, N)]
         drawn = [np.stack([used.draw(mean, entropy).value for _ in range(draws)]) for mean in means]

@@ -14,21 +14,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from cases import measured
+from cases import measured, planned
 
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Laplace, Product, Sphere, frechet_mean, sensitivity
 from geodp.auditing import AuditResult, MeanMechanism, audit
 from geodp.auditing.events import KINDS, Kind
 from geodp.auditing.mechanisms import DrawPath
 from geodp.inputs import Array
-from geodp.measurement import Measurement
 from geodp.noise import exact
 from geodp.noise.flat import Family
 from geodp.noise.intrinsic import IntrinsicMechanism
 from geodp.noise.mechanism import Mechanism
 from geodp.privacy.cost import gaussian_shift, laplace_ratio
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 
 SOLID: tuple[Kind, ...] = ("law", "array", "atoms", "classifier")
 
@@ -51,7 +50,7 @@ class Claim:
 
     def tangent(self, law: Family, privacy: Privacy | None = None) -> Mechanism:
         """The library's own tangent mechanism with that privacy, by default the one claimed."""
-        return Measurement(FrechetMean(self.ball), self.n, privacy or self.privacy, "tangent", law).noise
+        return planned(Mean(self.ball), self.n, privacy or self.privacy, "tangent", law).noise
 
     def mean(self, x: Array) -> Array:
         return frechet_mean(x, self.ball).point

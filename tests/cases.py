@@ -21,18 +21,37 @@ from geodp import (
     SPDLogEuclidean,
     Sphere,
 )
-from geodp.measurement import Measurement
-from geodp.privacy.notions import PureDP
-from geodp.statistics.mean import FrechetMean
+from geodp.noise.choice import MechanismName
+from geodp.noise.flat import Family
+from geodp.privacy.notions import Privacy, PureDP
+from geodp.request import Plan, Request, Statistic
+from geodp.statistics.frechet import Mean
 from geodp.statistics.sensitivity import Bound
 from geodp.testing import random_points, random_tangents
 
-__all__ = ["MANIFOLDS", "ONE_OF_EACH", "USUAL", "every_manifold", "longer", "measured", "random_points", "random_tangents"]
+__all__ = [
+    "MANIFOLDS",
+    "ONE_OF_EACH",
+    "USUAL",
+    "every_manifold",
+    "longer",
+    "measured",
+    "planned",
+    "random_points",
+    "random_tangents",
+]
 
 
-def measured(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Measurement:
+def planned(
+    statistic: Statistic, n: int, privacy: Privacy, mechanism: MechanismName = "auto", law: Family | None = None, **more: Any
+) -> Plan:
+    """The plan of a statistic of ``n`` records."""
+    return Request(statistic, privacy, mechanism=mechanism, law=law, **more).plan(n)
+
+
+def measured(ball: Ball, n: int, epsilon: float, bound: Bound = "sharp") -> Plan:
     """The mean of ``n`` records in the ball with the paper's noise: intrinsic Laplace at pure ``epsilon``."""
-    return Measurement(FrechetMean(ball, bound), n, PureDP(epsilon), "intrinsic", "laplace")
+    return planned(Mean(ball, bound), n, PureDP(epsilon), "intrinsic", "laplace")
 
 
 MANIFOLDS: list[Manifold] = [
@@ -70,6 +89,14 @@ MANIFOLDS: list[Manifold] = [
     Product(Product(Hyperbolic(2), Grassmann(1, 3)), PlanarShapes(4)),
     *map(geodp.HPD, (1, 2, 3)),
     *map(geodp.Torus, (1, 2, 4)),
+    *map(geodp.SPDLogCholesky, (1, 2, 4)),
+    *map(geodp.Correlation, (2, 3, 5)),
+    geodp.Correlation(3, shrink=0.1),
+    *map(geodp.Simplex, (2, 3, 5)),
+    geodp.Simplex(3, floor=0.01),
+    geodp.Poses(),
+    geodp.Poses(length=0.3),
+    Product(geodp.Correlation(3), Sphere(2)),
 ]
 
 #: One manifold of every family, for what takes seconds each; the others have the same checks behind the marker ``slow``.
@@ -85,6 +112,10 @@ ONE_OF_EACH: list[Manifold] = [
     Product(Sphere(2), Euclidean(3)),
     geodp.HPD(2),
     geodp.Torus(2),
+    geodp.SPDLogCholesky(2),
+    geodp.Correlation(3),
+    geodp.Simplex(3),
+    geodp.Poses(),
 ]
 
 #: Those, and two of one dimension: what the normal suite tries.

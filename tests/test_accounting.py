@@ -262,7 +262,7 @@ def test_what_cannot_be_charged_is_refused_with_a_sentence(tmp_path: Path) -> No
         charge(ledger, "cohort", step, what="training", neighbours=ADD, delta=1e-6)
     with pytest.raises(LedgerError, match="neighbours"):
         charge(ledger, "cohort", dp_event.GaussianDpEvent(1.0), what="training", neighbours=REPLACE)
-    with pytest.raises(ValueError, match="neighbours must be one of"):
+    with pytest.raises(ValueError, match="neighbours must be"):
         charge(ledger, "cohort", step, what="training", neighbours="somebody", delta=1e-6)
     with pytest.raises(ValueError, match="nothing to charge"):
         charge(ledger, "cohort", dp_event.NoOpDpEvent(), what="training", neighbours=ADD)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 from broken import BATTERY, CAP, SECRETS, TENSORS, TWINS, Case
-from cases import MANIFOLDS, every_manifold, longer, measured, random_points
+from cases import MANIFOLDS, every_manifold, longer, measured, planned, random_points
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -69,15 +69,13 @@ from geodp.auditing.events import (
 from geodp.auditing.parities import Parities
 from geodp.cli import app
 from geodp.inputs import Array
-from geodp.measurement import Measurement
 from geodp.noise import exact
-from geodp.noise.choice import Hidden, choose
+from geodp.noise.choice import SensitivityBound, choose
 from geodp.noise.mechanism import Mechanism as NoiseMechanism
 from geodp.privacy.notions import PureDP
 from geodp.records import chunks
 from geodp.solver.compiling import reproducible
-from geodp.statistics.mean import FrechetMean
-from geodp.study import runner
+from geodp.statistics.frechet import Mean
 
 EPSILONS = (0.1, 1.0, 5.0)
 #: A family of audits raises a false alarm with at most this probability.
@@ -380,11 +378,11 @@ def test_the_classifier_finds_what_no_single_feature_shows() -> None:
 
 @pytest.mark.parametrize("path", ["float", "exact"])
 def test_sabotage_of_the_release_itself_is_convicted(path: mechanisms.DrawPath, monkeypatch: pytest.MonkeyPatch) -> None:
-    def sabotaged(given: Hidden, *rest: Any) -> NoiseMechanism:
+    def sabotaged(given: SensitivityBound, *rest: Any) -> NoiseMechanism:
         noise = choose(given, *rest)
         return replace(noise, scale=0.3 * noise.scale)
 
-    monkeypatch.setattr("geodp.measurement.choose", sabotaged)
+    monkeypatch.setattr("geodp.request.choose", sabotaged)
     assert not audit(CAP.ball, CAP.n, CAP.epsilon, draws=1000, seed=1, path=path, processes=1).consistent
 
 
@@ -485,7 +483,7 @@ SETTINGS = [
 def test_simulated_draws_are_those_of_private_mean_bit_for_bit(ball: Ball, epsilon: float) -> None:
     x = worst_case_pair(ball, 60)[0]
     for seed in range(20):
-        one = MeanMechanism(Measurement(FrechetMean(ball), 60, PureDP(epsilon)))(x, 1, np.random.default_rng(seed))
+        one = MeanMechanism(planned(Mean(ball), 60, PureDP(epsilon)))(x, 1, np.random.default_rng(seed))
         assert np.array_equal(one[0], private_mean(x, ball, epsilon, simulate=np.random.default_rng(seed)).value)
 
 
@@ -498,7 +496,7 @@ def test_exact_draws_are_those_of_private_mean_bit_for_bit(ball: Ball, epsilon: 
         releases = [private_mean(x, ball, epsilon).value for _ in range(10)]
     source = exact.NotPrivate(3)
     assert np.array_equal(
-        MeanMechanism(Measurement(FrechetMean(ball), 60, PureDP(epsilon)), path="exact")(x, 10, np.random.default_rng()), releases
+        MeanMechanism(planned(Mean(ball), 60, PureDP(epsilon)), path="exact")(x, 10, np.random.default_rng()), releases
     )
 
 
@@ -632,7 +630,7 @@ def test_workers_end_in_the_middle_of_a_task_when_whoever_gave_it_is_killed(audi
 def test_all_cores_are_those_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 8}, raising=False)
-    assert [auditing._workers(None), runner.cores(), chunks.cores()] == [3, 3, 3]
+    assert [auditing._workers(None), chunks.cores()] == [3, 3]
     assert auditing._workers(2) == 2
 
 

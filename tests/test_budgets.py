@@ -265,10 +265,11 @@ def test_exact_decimals_may_go_with_a_cost(books: Ledger) -> None:
 def test_a_charge_about_other_neighbours_is_refused(ledger: Ledger) -> None:
     ledger.open("scans", rho=1)
     ledger.open("visits", rho=1, neighbours="add or remove one record")
-    for name, other in (("scans", "add or remove one record"), ("visits", "replace one record")):
+    whys = "to replace a record is to remove one and to add another", "the number of records is public in this release"
+    for name, other, why in (("scans", "add or remove one record", whys[0]), ("visits", "replace one record", whys[1])):
         for spend in (ledger.check, lambda *args, **options: ledger.charge(*args, what="mean", **options)):
             with pytest.raises(
-                LedgerError, match=f"has the neighbours .*, and this charge '{other}', which does not imply them: charge a"
+                LedgerError, match=f"has the neighbours .*, and this charge '{other}', which does not imply them, because {why}"
             ):
                 spend(name, rho=0.1, neighbours=other)
     assert ledger.charge("visits", rho=0.1, neighbours="add or remove one record", what="mean").neighbours.startswith("add")
@@ -485,3 +486,41 @@ def test_a_full_budget_means_no_more_than_it_promised(kind: str, books: Ledger) 
         assert budget.epsilon_at(budget.promise.delta) <= budget.promise.epsilon * (1 + 1e-9)
     assert PAIR.words in str(budget) or kind != "epsilon and delta"
     assert budget.rule in str(budget)
+
+
+# ---------------------------------------------------------------------- whom a budget protects
+
+
+def test_a_budget_is_opened_and_charged_in_the_words_of_releases(ledger: Ledger) -> None:
+    ledger.open("visits", 3, neighbours="add-remove", unit="person")
+    ledger.open("visits", 3, neighbours="add or remove one person")
+    charge = ledger.charge("visits", 1, neighbours="add-remove", unit="person", what="mean")
+    assert charge.neighbours == "add or remove one person"
+    ledger.open("scans", 1, unit="person")
+    with pytest.raises(LedgerError, match=r"a person may have several records: say whose each record is with unit="):
+        ledger.check("visits", 1, neighbours="add-remove")
+    with pytest.raises(LedgerError, match="to replace a person is to remove one and to add another"):
+        ledger.check("scans", 1, neighbours="add-remove", unit="person")
+    for wrong in ({"unit": "family"}, {"neighbours": "replace one record", "unit": "person"}):
+        with pytest.raises(ValueError, match="unit"):
+            ledger.open("other", 1, **wrong)
+
+
+def test_neighbours_in_your_own_words_imply_the_same_words_alone(ledger: Ledger) -> None:
+    ledger.open("wards", 1, neighbours="replace one ward")
+    assert ledger.charge("wards", "0.5", neighbours="replace one ward", what="mean").neighbours == "replace one ward"
+    for name in ("replace", "replace one hospital"):
+        with pytest.raises(LedgerError, match="imply only the same words"):
+            ledger.check("wards", "0.5", neighbours=name)
+
+
+def test_a_charge_whose_labels_are_public_is_taken_and_the_budget_says_so(ledger: Ledger) -> None:
+    kept = "replace one record, which keeps its group"
+    ledger.open("scans", 1)
+    ledger.charge("scans", "0.5", what="mean")
+    assert ledger.budget("scans").neighbours == "replace one record"
+    assert ledger.charge("scans", "0.5", neighbours=kept, what="means by group").neighbours == kept
+    assert ledger.budget("scans").neighbours == kept
+    ledger.open("hidden", 1, neighbours="add-remove")
+    with pytest.raises(LedgerError, match="the number of records is public in this release and private in the budget"):
+        ledger.check("hidden", 1, neighbours=kept)

@@ -25,10 +25,9 @@ from geodp import (
     private_coverage,
     private_mean,
 )
-from geodp.arithmetic.entropy import NotPrivate
 from geodp.auditing.bounds import least_epsilon
-from geodp.finding import enough_records, plan_search
 from geodp.inputs import Array
+from geodp.programs.ball import enough_records, plan_search
 from geodp.records import dataset
 
 #: The chance that an attack accuses a sound mechanism.
@@ -64,7 +63,7 @@ FAR = np.append(NEAR[:-1], [[900.0]], axis=0)
 
 def chain(x: Array, rng: np.random.Generator) -> list[float]:
     """Epsilon 3 in all: 1.2 for the ball, 0.3 for coverage, 1.5 for the mean."""
-    found = private_ball(x, OUTER, epsilon=1.2, then=PureDP(1.5), entropy=NotPrivate(int(rng.integers(2**60))))
+    found = private_ball(x, OUTER, epsilon=1.2, then=PureDP(1.5), simulate=np.random.default_rng(int(rng.integers(2**60))))
     return [found.ball.radius, float(found.ball.center[0]), *_in(found.ball, x, rng)]
 
 
@@ -209,7 +208,7 @@ def test_a_planned_chain_errs_about_as_much_as_it_says(outer: Any, spread: float
     for seed in range(9):
         steps = rng.normal(0.0, spread / np.sqrt(manifold.dim), (4000, manifold.dim))
         x = manifold.raw_exp(center, manifold.raw_tangent(center, steps))
-        found = private_ball(x, outer, epsilon=plan.find, then=PureDP(1.0 - plan.find), entropy=NotPrivate(seed))
+        found = private_ball(x, outer, epsilon=plan.find, then=PureDP(1.0 - plan.find), simulate=np.random.default_rng(seed))
         release = private_mean(x, found.ball, epsilon=1.0 - plan.find, simulate=rng)
         errors.append(float(manifold.dist(release.value, center)))
     # the records' own mean is that far from the centre they were drawn about

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import every_manifold, random_points
+from cases import every_manifold, planned, random_points
 
 from geodp import (
     SPD,
@@ -27,10 +27,9 @@ from geodp import (
     plan,
     private_mean,
 )
-from geodp.measurement import Measurement
 from geodp.noise.choice import least_error
 from geodp.privacy.notions import Privacy
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 
 NOTIONS: list[Privacy] = [PureDP(1.0), ApproximateDP(1.0, 1e-6), ZeroConcentratedDP(0.05), GaussianDP(0.3)]
 every_notion = pytest.mark.parametrize("privacy", NOTIONS, ids=str)
@@ -58,7 +57,7 @@ def ball_of(manifold: Manifold, part: float = 0.5) -> Ball:
 @pytest.mark.parametrize("n", [3, 200])
 @pytest.mark.parametrize("manifold", CHOSEN_FROM, ids=repr)
 def test_no_candidate_has_a_guaranteed_error_that_is_one_percent_smaller(manifold: Manifold, n: int, privacy: Privacy) -> None:
-    measurement = Measurement(FrechetMean(ball_of(manifold)), n, privacy)
+    measurement = planned(Mean(ball_of(manifold)), n, privacy)
     chosen = measurement.noise
     usable = [candidate.mechanism for candidate in measurement.candidates() if candidate.refusal is None]
     assert chosen.name in [each.name for each in usable]
@@ -75,7 +74,7 @@ def test_no_candidate_has_a_guaranteed_error_that_is_one_percent_smaller(manifol
 @pytest.mark.parametrize("manifold", [Euclidean(3), SPDLogEuclidean(2), SPD(1)], ids=repr)
 def test_on_a_tie_the_noise_is_intrinsic(manifold: Manifold) -> None:
     """On flat spaces the two are one law, but the intrinsic one does not depend on the centre of the ball."""
-    measurement = Measurement(FrechetMean(ball_of(manifold)), 300, PureDP(1.0))
+    measurement = planned(Mean(ball_of(manifold)), 300, PureDP(1.0))
     errors = {each.kind: each.mechanism.expected_error() for each in measurement.candidates() if each.refusal is None}
     assert errors["intrinsic"] == pytest.approx(errors["tangent"], rel=1e-3)
     assert measurement.noise.kind == "intrinsic"
@@ -205,5 +204,5 @@ def test_two_unlike_data_sets_get_the_same_noise_object(manifold: Manifold, priv
 @every_manifold
 def test_every_manifold_has_a_mechanism_for_every_notion(manifold: Manifold) -> None:
     for privacy in NOTIONS:
-        noise = Measurement(FrechetMean(ball_of(manifold)), 1, privacy).noise
+        noise = planned(Mean(ball_of(manifold)), 1, privacy).noise
         assert math.isfinite(noise.expected_error()), privacy

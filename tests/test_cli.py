@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,15 @@ from permissions import unprivileged
 from scipy.spatial.transform import Rotation
 from typer.testing import CliRunner
 
-import geodp.release
+import geodp.statistics.frechet
 from geodp import SPD, Ball, Ledger, Manifold, Release, Rotations, Sphere, private_mean
 from geodp.cli import app
 from geodp.cli.common import DEFAULT_LEDGER
 from geodp.cli.options import MANIFOLDS
-from geodp.finding import BallRelease
 from geodp.inputs import Array
 from geodp.manifolds.registry import registered
+from geodp.programs.ball import BallRelease
+from geodp.receipt import receipt_from_json
 
 pandas = pytest.importorskip("pandas", reason="pandas writes the files of these tests")
 pytest.importorskip("pyarrow", reason="pyarrow reads and writes Parquet")
@@ -141,10 +142,11 @@ CONTENTS = written()
 def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """All releases of the command line use the same simulated draw."""
 
+    @wraps(private_mean)  # commands have the options that the function takes
     def release(*arguments: Any, **named: Any) -> Release:
         return private_mean(*arguments, **named, simulate=np.random.default_rng(0))
 
-    monkeypatch.setattr(geodp.release, "private_mean", release)
+    monkeypatch.setattr(geodp.statistics.frechet, "private_mean", release)
 
 
 @pytest.mark.usefixtures("simulated")
@@ -266,6 +268,31 @@ def test_the_bound_of_the_paper_can_be_asked_for(directions: Path) -> None:
     said = json.loads(run("mean", directions, *SPHERE, "-e", 1, "--bound", "reimherr2021", "--json").stdout)
     assert said["bound"] == "reimherr2021"
     assert said["scale"] > 1.2 * 2.0 * np.tan(0.5) / 200
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("mean", SPHERE),
+        ("coverage", SPHERE),
+        ("variance", SPHERE),
+        ("covariance", SPHERE),
+        ("kmeans", (*SPHERE, "--clusters", 2)),
+        ("projected-mean", SPHERE[:2]),
+        ("ball", SPHERE[:2]),
+    ],
+)
+def test_every_release_is_written_drawn_charged_and_read_back(
+    command: str, more: tuple[object, ...], directions: Path, url: str, tmp_path: Path
+) -> None:
+    out, plot = tmp_path / "release.json", tmp_path / "release.png"
+    done = run(command, directions, *more, "-e", 0.5, "--out", out, "--plot", plot, "--ledger", url, "--dataset", "d")
+    assert done.exit_code == 0, done.stderr
+    assert f"{receipt_from_json(out.read_text())}\n" == done.stdout
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert Ledger(url).spent("d") == 0.5
+    if command != "ball":
+        assert "leave out --by" in fails(command, directions, *more, "-e", 0.5, "--plot", plot, "--by", 0)
 
 
 def test_one_record_is_enough_where_the_law_exists(tmp_path: Path) -> None:
@@ -675,7 +702,7 @@ def test_a_budget_must_be_a_positive_number(epsilon: str, tmp_path: Path) -> Non
 
 
 def test_a_total_cannot_be_changed(url: str) -> None:
-    assert "is open with a total epsilon of 1, not 2" in fails("budget", "open", "d", "-e", 2, "--ledger", url)
+    assert "is open with a total epsilon of 1, not epsilon of 2" in fails("budget", "open", "d", "-e", 2, "--ledger", url)
 
 
 def test_bad_input_to_check_is_one_sentence(here: Path) -> None:
@@ -700,8 +727,8 @@ def test_brackets_in_the_name_of_a_file_are_shown_as_they_are(name: str, tmp_pat
         (["mean", "x.npy", "-m", "Sphere(2)", "-r", "1", "-e", "abc"], "--epsilon must be a number; see"),
         (["plan", *SPHERE, "-n", "1.5", "-e", "1"], "--records must be a whole number; see"),
         (["plan", *SPHERE, "-n", "[red]", "-e", "1"], "--records must be a whole number; see"),
-        (["study", "--seed", "-1"], "invalid value for '--seed'"),
-        (["mean", "x.npy", "--epsilom", "1"], "no such option: --epsilom"),
+        (["mean", "x.npy", "--epsilom", "1"], r"no such option: --epsilom \(did you mean --epsilon\?\); see"),
+        (["meen"], r"no such command 'meen' \(did you mean 'mean'"),
         (["budget", "shut"], "no such command 'shut'; see .*budget --help"),
         (["unknown"], "no such command 'unknown'"),
     ],

@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from geodp import SPD, Ball, Euclidean, Grassmann, Ledger, Manifold, Sphere, frechet_mean, private_mean
 from geodp.cli import app
 from geodp.solver.passes import Pass
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -269,7 +269,7 @@ def test_a_data_set_that_changes_between_counting_and_summing_is_refused(client:
         lambda b: b[1:], chunks=((math.nan,) * 10, (3,)), dtype=float
     )
     with pytest.raises(ValueError, match=r"^the records changed between two passes: "):
-        FrechetMean(ball).compute(x, 1000)
+        Mean(ball).compute(x, 1000)
 
 
 terms = st.lists(

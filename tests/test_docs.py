@@ -35,9 +35,7 @@ SECONDS = {"learning.md", "manifold.md", "risk.md", "spread.md"}
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 #: Commands that install, build, or take long; what they run is tested elsewhere.
-LONG = re.compile(
-    r"python3? -m venv|(\.venv/bin/)?(pip|python|pytest|ruff) |python3? (-m|docs/)|bash \.ci/run|geodp study|geodp audit"
-)
+LONG = re.compile(r"python3? -m venv|(\.venv/bin/)?(pip|python|pytest|ruff) |python3? (-m|docs/)|bash \.ci/run|geodp audit")
 #: A cluster that is not there: such a block is compiled; the same on this machine is run in the guide on clusters.
 CLUSTER = re.compile(r"(tls|tcp)://scheduler")
 LANGUAGES = {"python", "pycon", "console", "sh", "text", "csv"}
@@ -160,7 +158,7 @@ def command_names() -> set[str]:
 
 
 def test_readme_news_and_site_name_every_command() -> None:
-    assert {"demo", "mean", "plan", "check", "layouts", "budget", "audit", "study"} <= command_names()
+    assert {"demo", "mean", "plan", "check", "layouts", "budget", "audit"} <= command_names()
     table = (DOCS / "api" / "command_line.md").read_text()
     news = re.sub(r"\s+", " ", (ROOT / "NEWS.md").read_text())
     for name in command_names():

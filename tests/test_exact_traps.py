@@ -505,12 +505,17 @@ def test_a_draw_takes_the_same_work_whatever_its_centre(manifold: Manifold) -> N
 
 
 @every_manifold
-def test_tangent_noise_takes_the_same_work_wherever_the_value_is(manifold: Manifold) -> None:
-    """Next to the centre of the ball, logarithms of subspaces and shapes took a tenth of a millisecond more."""
+def test_tangent_noise_takes_the_same_work_wherever_the_value_is(manifold: Manifold, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Next to the centre of the ball, logarithms of subspaces and shapes took a tenth of a millisecond more.
+
+    What is done with the noisy coordinates depends on these alone, and is left out: Newton's method may take a step more.
+    """
     ball = geodp.Ball(manifold, manifold.origin, min(3.0, 0.9 * geodp.Ball(manifold, manifold.origin, 1e-3).max_radius))
     mechanism = TangentMechanism(0.1, "gaussian", GaussianCost(1.0), ball)
     lengths = np.array([0.5, 0.5, 1e-4, 0.0, 0.99]) * ball.radius
     along = np.random.default_rng(1).normal(size=manifold.dim)
     values = mechanism._points_at(lengths[:, None] * along / np.linalg.vector_norm(along))
+    mechanism.draw(values[0], exact.NotPrivate(1))  # fills caches
+    monkeypatch.setattr(TangentMechanism, "finish", lambda self, drawn: drawn)
     steps = [work(lambda value=value: mechanism.draw(value, exact.NotPrivate(1)))[0] for value in values]
     assert max(steps[1:]) <= 1.02 * min(steps[1:])  # the first call fills caches

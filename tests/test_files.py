@@ -203,7 +203,7 @@ def test_clock_times_are_read_from_every_format(tmp_path: Path) -> None:
 def test_numbers_in_lists_are_no_clock_times(tmp_path: Path) -> None:
     path = tmp_path / "times.parquet"
     pandas.DataFrame({"time": [[6.0], [12.0]]}).to_parquet(path)
-    with pytest.raises(FileError, match=r"the column time .* but this layout is read from clock times as text"):
+    with pytest.raises(FileError, match=r"the column time .* but this layout is read from clock times"):
         read_records(path, Sphere(1), layout="clock")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import longer
+from cases import longer, planned
 
 from geodp import (
     SPD,
@@ -40,18 +40,18 @@ from geodp import (
 )
 from geodp.arithmetic.choosing import choose, choose_among_many
 from geodp.arithmetic.entropy import NotPrivate
-from geodp.finding import BallRelease, _possible_radii, cubes_for, median_scores, plan_search
 from geodp.inputs import Array
-from geodp.measurement import Measurement
 from geodp.noise.selection import Selection
 from geodp.privacy.cost import SelectionCost
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
 from geodp.privacy.splitting import split
+from geodp.programs.ball import BallRelease, cubes_for, median_scores, plan_search, possible_radii
+from geodp.programs.cells import Cube, Cubes, Scored, weight
 from geodp.records.dataset import Dataset
 from geodp.records.sums import rows_over
-from geodp.statistics.cells import Cube, Cubes, Scored, weight
-from geodp.statistics.counts import Coverage, NormalCoordinates, TangentMean, beyond, histograms
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond, histograms
+from geodp.statistics.coverage import Coverage
+from geodp.statistics.frechet import Mean
 from geodp.statistics.projected import ProjectedMean, embedding_of
 from geodp.testing import random_points
 
@@ -269,7 +269,7 @@ def test_a_thousand_records_far_out_are_found_by_a_cube(
     outer, good = Ball(manifold, manifold.origin, radius), 0
     for seed in range(10):
         x = cluster(manifold, far_point(manifold, distance, seed), spread, 1000, seed)
-        found = private_ball(x, outer, epsilon=epsilon, entropy=NotPrivate(seed))
+        found = private_ball(x, outer, epsilon=epsilon, simulate=np.random.default_rng(seed))
         assert found.search.steps[0].what == "cube"
         good += bool(found.ball.contains(x).mean() > 0.5 and found.ball.radius < 8.0 * spread)
     assert good >= 8
@@ -322,7 +322,7 @@ def test_one_record_changes_every_count_by_at_most_one(manifold: Manifold) -> No
         counts = [Coverage(ball).compute(data, 40) for data in (x, y)]
         assert np.abs(counts[0] - counts[1]).max() <= 1.0
         means = [TangentMean(ball).compute(data, 40) for data in (x, y)]
-        allowed = TangentMean(ball).sensitivity(40) + 2.0 * TangentMean(ball).tolerance
+        allowed = TangentMean(ball).sensitivity(40) + 2.0 * TangentMean(ball).tolerance()
         assert np.linalg.vector_norm(means[0] - means[1]) <= allowed
 
 
@@ -332,7 +332,7 @@ def test_one_record_moves_the_mean_vector_by_no_more_than_the_diameter_over_n(ma
     for seed in range(8):
         x, y = neighbours(manifold, seed)
         means = [statistic.compute(data, n) for data in (x, y)]
-        assert np.linalg.vector_norm(means[0] - means[1]) <= statistic.sensitivity(n) + 2.0 * statistic.tolerance
+        assert np.linalg.vector_norm(means[0] - means[1]) <= statistic.sensitivity(n) + 2.0 * statistic.tolerance()
 
 
 @every_compact
@@ -425,7 +425,7 @@ def test_a_ball_is_found_far_from_the_centre_of_a_wide_one(
 ) -> None:
     center = far_point(manifold, distance)
     x = cluster(manifold, center, spread, 10_000)
-    found = private_ball(x, Ball(manifold, manifold.origin, outer), epsilon=0.3, entropy=NotPrivate(1))
+    found = private_ball(x, Ball(manifold, manifold.origin, outer), epsilon=0.3, simulate=np.random.default_rng(1))
     assert not found.private
     assert found.ball.contains(x).mean() > 0.9
     assert found.ball.radius < 5.0 * spread
@@ -436,7 +436,7 @@ def test_a_ball_is_found_far_from_the_centre_of_a_wide_one(
 def test_on_compact_spaces_a_ball_is_found_from_nothing(manifold: Manifold) -> None:
     center = far_point(manifold, 1.0, seed=4)
     x = cluster(manifold, center, 0.2, 5000)
-    found = private_ball(x, manifold, epsilon=0.5, entropy=NotPrivate(2))
+    found = private_ball(x, manifold, epsilon=0.5, simulate=np.random.default_rng(2))
     assert found.ball.contains(x).mean() > 0.8
     release = private_mean(x, found.ball, epsilon=1.0)
     assert manifold.dist(release.value, center) < 0.2
@@ -466,7 +466,7 @@ def test_only_radii_of_balls_with_a_mean_are_on_the_grid() -> None:
         (SPD(3), np.diag([1e-5, 1.0, 1e5])),  # where rounding is larger than the smallest radii
         (Grassmann(2, 5), Grassmann(2, 5).origin),
     ):
-        radii = _possible_radii(manifold, center, 1e3)
+        radii = possible_radii(manifold, center, 1e3)
         assert all(small < large for large, small in pairwise(radii))
         x = np.tile(center, (50, *(1,) * len(manifold.point_shape)))
         for radius in (radii[0], radii[-1]):
@@ -511,7 +511,7 @@ def test_bad_input_gets_one_sentence() -> None:
         private_ball(x, 30.0, epsilon=1.0)
     with pytest.raises(ValueError, match="exactly one of epsilon"):
         private_ball(x, Sphere(2))
-    with pytest.raises(ValueError, match="this is not the JSON text of a ball"):
+    with pytest.raises(ValueError, match="this is not the JSON text of a release"):
         BallRelease.from_json(json.dumps({"summary": "ball"}))
 
 
@@ -537,8 +537,8 @@ def best_ball_error(manifold: Manifold, x: Array, mean: Array, seed: int) -> flo
     errors = []
     for q in (0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0):
         ball = Ball(manifold, mean, float(np.quantile(distance, q)) * 1.0001)
-        noise = Measurement(FrechetMean(ball), len(x), PureDP(1.0)).noise
-        draws = noise.simulate(FrechetMean(ball).compute(x, len(x)), 200, rng)
+        noise = planned(Mean(ball), len(x), PureDP(1.0)).noise
+        draws = noise.simulate(Mean(ball).compute(x, len(x)), 200, rng)
         errors.append(float(np.median(manifold.dist(mean, draws))))
     return min(errors)
 
@@ -567,7 +567,7 @@ def test_with_10_000_records_ball_and_mean_err_at_most_two_and_a_half_times_what
         start = manifold if outer is None else Ball(manifold, manifold.origin, outer)
         find = plan_chain(start, len(x), epsilon=1.0, spread=spread).find
         for k in range(6):
-            found = private_ball(x, start, epsilon=find, then=PureDP(1.0 - find), entropy=NotPrivate(100 * seed + k))
+            found = private_ball(x, start, epsilon=find, then=PureDP(1.0 - find), simulate=np.random.default_rng(100 * seed + k))
             value = private_mean(x, found.ball, epsilon=1.0 - find, simulate=np.random.default_rng(k)).value
             ratios.append(float(manifold.dist(mean, value)) / best)
     assert np.median(ratios) <= 2.5
@@ -583,7 +583,7 @@ def test_on_the_shipped_tensors_nothing_need_be_known_about_the_ball() -> None:
     ratios, outer = [], Ball(manifold, np.eye(3), 30.0)
     find = plan_chain(outer, len(x), epsilon=1.0, spread=1.5).find
     for k in range(30):
-        found = private_ball(x, outer, epsilon=find, then=PureDP(1.0 - find), entropy=NotPrivate(k))
+        found = private_ball(x, outer, epsilon=find, then=PureDP(1.0 - find), simulate=np.random.default_rng(k))
         value = private_mean(x, found.ball, epsilon=1.0 - find, simulate=np.random.default_rng(k)).value
         ratios.append(float(manifold.dist(mean, value)) / best)
     assert np.median(ratios) <= 1.6

@@ -19,7 +19,7 @@ from scipy import integrate
 
 from geodp import SPD, Ball, Euclidean, Gaussian, Grassmann, Hyperbolic, Manifold, Product, Rotations, Sphere, private_summary
 from geodp.inputs import Array
-from geodp.noise.choice import Hidden, choose
+from geodp.noise.choice import SensitivityBound, choose
 from geodp.privacy.notions import ZeroConcentratedDP
 
 ORDERS = (1.01, 2.0, 5.0, 20.0)
@@ -182,7 +182,7 @@ NEGATIVE: list[Manifold] = [Hyperbolic(2), SPD(2), Product(Sphere(2), Hyperbolic
 
 @pytest.mark.parametrize("manifold", POSITIVE, ids=repr)
 def test_the_scale_is_the_sensitivity_over_the_root_of_twice_rho(manifold: Manifold) -> None:
-    noise = choose(Hidden(manifold, 0.05), ZeroConcentratedDP(0.125), "intrinsic", "gaussian")
+    noise = choose(SensitivityBound(manifold, 0.05), ZeroConcentratedDP(0.125), "intrinsic", "gaussian")
     assert noise.scale == pytest.approx(0.05 / math.sqrt(2.0 * 0.125), rel=1e-12)
     assert noise.scale >= 0.1 * (1.0 - 1e-16)
     assert noise.cost.rho <= 0.125
@@ -197,5 +197,7 @@ def test_where_curvature_is_negative_it_is_refused_with_the_reason(manifold: Man
         private_summary(value, manifold, sensitivity=0.1, rho=0.1, mechanism="intrinsic", law="gaussian")
     ball = Ball(manifold, manifold.origin, 0.5)
     with pytest.raises(ValueError, match=r"where curvature is negative"):
-        choose(Hidden(manifold, 0.1, ball, 0.1), ZeroConcentratedDP(0.1), "intrinsic", "gaussian")
-    assert choose(Hidden(manifold, 0.1, ball, 0.1), ZeroConcentratedDP(0.1), "auto", "gaussian").name == "tangent Gaussian"
+        choose(SensitivityBound(manifold, 0.1, ball, 0.1), ZeroConcentratedDP(0.1), "intrinsic", "gaussian")
+    assert (
+        choose(SensitivityBound(manifold, 0.1, ball, 0.1), ZeroConcentratedDP(0.1), "auto", "gaussian").name == "tangent Gaussian"
+    )

@@ -1,4 +1,7 @@
-"""The layers of the package, as CONTRIBUTING.md draws them: imports point downwards, and private names stay at home."""
+"""The layers of the package, as CONTRIBUTING.md draws them: imports point downwards, and private names stay at home.
+
+One module alone draws for releases and charges budgets.
+"""
 
 from __future__ import annotations
 
@@ -99,3 +102,39 @@ def test_no_module_uses_a_private_name_of_another() -> None:
                 continue
             found += [f"{module}: {name}" for name in names if re.match(r"_[^_]", name) and name not in own]
     assert found == []
+
+
+#: Methods that draw or charge.
+SPENDING = {"charge", "draw", "draws", "draw_each", "floats", "simulate", "simulations", "attach"}
+#: Who may call them besides ``release.py``, and why; all of ``noise/`` is what they are made of.
+EXCUSED = {
+    "auditing/mechanisms.py": "attacks draw a mechanism of their own data again and again",
+    "integrations/accounting.py": "charges what another library computed and drew",
+    "programs/clusters.py": "a noise made of several: its draws are theirs",
+    "statistics/summary.py": "one draw with known bits, which is thrown away: it fails now rather than after the charge",
+}
+
+
+def spending(path: Path) -> set[str]:
+    """The drawing and charging methods that a module calls."""
+    calls = [node.func for node in nodes(path) if isinstance(node, ast.Call)]
+    return {call.attr for call in calls if isinstance(call, ast.Attribute) and call.attr in SPENDING}
+
+
+def test_one_module_alone_draws_for_releases_and_charges_budgets() -> None:
+    found = {str(path.relative_to(PACKAGE)): spending(path) for _, path in modules()}
+    callers = {name for name, calls in found.items() if calls and not name.startswith("noise/")}
+    assert callers == {"release.py", *EXCUSED}
+    assert {"charge", "attach", "draws", "simulations"} <= found["release.py"]
+    # in it each is called once: no second path
+    text = (PACKAGE / "release.py").read_text()
+    for method in ("draws", "simulations"):
+        assert text.count(f".{method}(") == 1
+    assert text.count("ledger.charge(") == 1
+
+
+def test_a_module_that_draws_or_charges_is_noticed(tmp_path: Path) -> None:
+    for line in ("noise.draws([value])", "x = self.ledger.charge(1)", "release(plan.noise.simulate(mean, 3, rng))"):
+        path = tmp_path / f"{len(line)}.py"
+        path.write_text(f"def more():\n    {line}\n")
+        assert spending(path)

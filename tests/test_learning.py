@@ -19,23 +19,25 @@ from numpy.typing import NDArray
 pytest.importorskip("sklearn", reason="the estimators need the extra geodp[sklearn]")
 
 import sklearn
+from cases import planned
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from typer.testing import CliRunner
 
-from geodp import SPD, Ball, Euclidean, GroupedRelease, Ledger, Manifold, Rotations, Sphere, frechet_mean
+from geodp import SPD, Ball, Euclidean, Ledger, Manifold, Rotations, Sphere, frechet_mean
 from geodp.auditing.bounds import least_epsilon
 from geodp.cli import app
 from geodp.estimator import PrivateFrechetMean, PrivateKMeans, PrivateMDM, PrivateTangentSpace
-from geodp.finding import BallRelease
 from geodp.inputs import Array
-from geodp.kmeans import KMeansRelease, private_kmeans
-from geodp.measurement import Measurement
 from geodp.noise.mechanism import Mechanism
 from geodp.privacy.notions import PureDP
+from geodp.programs.ball import BallRelease
+from geodp.programs.clusters import ClusterSums
+from geodp.programs.kmeans import KMeansRelease, private_kmeans
+from geodp.receipt import receipt_from_json
 from geodp.records.dataset import Dataset
-from geodp.statistics.clusters import ClusterSums
+from geodp.statistics.frechet import Mean
 
 #: So much that the noise is far below every tolerance here.
 ALL = 1e12
@@ -81,7 +83,7 @@ def test_it_takes_the_place_of_pyriemann_in_a_pipeline_and_persons_are_passed_to
     with sklearn.config_context(enable_metadata_routing=True):
         model = PrivateMDM(radius=4.0, epsilon=50.0).set_fit_request(unit=True)
         routed = make_pipeline(estimation.Covariances(), model).fit(signals, y, unit=persons)
-        assert routed[-1].releases_[0].neighbours == "replace one person"
+        assert routed[-1].releases_[0].neighbours == "replace one person, who keeps their group"
 
 
 def test_with_little_noise_tangent_vectors_are_those_of_pyriemann_in_another_basis() -> None:
@@ -125,12 +127,12 @@ def test_with_little_noise_centres_are_the_means_of_blobs_that_are_far_apart(man
     np.testing.assert_allclose(model.counts_, 80.0, atol=1e-3)
 
 
-def vectors_of(sums: ClusterSums, around: list[Ball], members: list[Array], persons: bool) -> Array:
+def vectors_of(sums: ClusterSums, members: list[Array], persons: bool) -> Array:
     """What each record, or person, adds to the sums: ``(members, k, d + 1)``."""
     found = []
     for x in members:
-        opened = Dataset(x, unit=np.zeros(len(x)) if persons else None).open(sums.manifold)
-        found.append(sums.compute(opened.source, 1, around))
+        opened = Dataset(x, unit=np.zeros(len(x)) if persons else None).open(sums.place)
+        found.append(sums.compute(opened.source, 1))
     return np.array(found)
 
 
@@ -138,20 +140,20 @@ def vectors_of(sums: ClusterSums, around: list[Ball], members: list[Array], pers
 @pytest.mark.parametrize("persons", [False, True], ids=["records", "persons"])
 def test_no_record_moves_the_sums_of_clusters_farther_than_said_and_some_do(manifold: Manifold, persons: bool) -> None:
     """The norms of the two kinds of noise, at all pairs of some members with records inside, outside and invalid."""
-    rng, k, reach, n = np.random.default_rng(5), 3, 0.4, 7
-    centers = random_points(manifold, k, rng, 0.8)
-    around = [Ball(manifold, center, min(3.0, 0.99 * Ball(manifold, center, 1e-3).max_radius)) for center in centers]
+    rng, reach, n = np.random.default_rng(5), 0.4, 7
+    centers = random_points(manifold, 3, rng, 0.8)
+    around = tuple(Ball(manifold, center, min(3.0, 0.99 * Ball(manifold, center, 1e-3).max_radius)) for center in centers)
     members = [np.repeat(random_points(manifold, 1, rng, 1.5), 1 + 2 * persons, axis=0) for _ in range(30)]
     members += [random_points(manifold, 3, rng, 1.5) for _ in range(5 * persons)]  # a person in several clusters
     members.append(np.full_like(members[0], np.nan))
     for apart in (False, True):
-        sums = ClusterSums(manifold, k, reach, apart)
-        vectors = vectors_of(sums, around, members, persons)
+        sums = ClusterSums(around, reach, apart)
+        vectors = vectors_of(sums, members, persons)
         differences = np.linalg.vector_norm(vectors[:, None] - vectors[None], axis=-1)
         moved = differences.sum(axis=-1) if apart else np.linalg.vector_norm(differences, axis=-1)
         assert 0.95 * sums.sensitivity(1) < moved.max() <= sums.sensitivity(1)
         assert sums.sensitivity(n) >= sums.sensitivity(1) / n
-    together = ClusterSums(manifold, k, reach, True).compute(np.concatenate([each[:1] for each in members]), len(members), around)
+    together = ClusterSums(around, reach, True).compute(np.concatenate([each[:1] for each in members]), len(members))
     if not persons:
         np.testing.assert_allclose(together, vectors.mean(axis=0), atol=1e-12)
 
@@ -221,7 +223,8 @@ def test_a_fit_is_one_charge_of_what_was_asked_for_with_a_receipt_and_a_second_i
     for size, value in given.items():
         power = 2 if size == "mu" else 1
         assert sum(getattr(release.privacy, size) ** power for release in model.releases_) <= value**power
-    assert all(group.consistent for group in model.releases_ if isinstance(group, GroupedRelease))
+    assert receipt_from_json(charge.receipt).to_json() == charge.receipt
+    assert all(receipt_from_json(release.to_json()) == release for release in model.releases_)
     before = {key: np.copy(value) for key, value in vars(model).items() if isinstance(value, np.ndarray)}
     with pytest.raises(ValueError, match="left"):
         model.fit(X, Y)
@@ -234,7 +237,7 @@ def test_fits_without_a_ledger_are_counted_clones_included() -> None:
     model = PrivateMDM(radius=3.0, epsilon=1.0)
     with pytest.warns(UserWarning, match="2 releases without a ledger: .* up to epsilon 2, "):
         cross_val_score(model, X, Y, cv=3)
-    sent = pickle.loads(pickle.dumps(PrivateKMeans(radius=3.0).fit(X)))
+    sent = pickle.loads(pickle.dumps(PrivateKMeans(radius=3.0, epsilon=1.0).fit(X)))
     with pytest.warns(UserWarning, match="2 releases without a ledger"):
         clone(sent).fit(X)
 
@@ -242,7 +245,11 @@ def test_fits_without_a_ledger_are_counted_clones_included() -> None:
 def test_no_record_goes_with_a_pickle() -> None:
     x = X.copy()
     x[0] = 8.675309 * np.eye(3)
-    for model in (PrivateMDM(radius=3.0), PrivateKMeans(radius=3.0), PrivateTangentSpace(radius=3.0)):
+    for model in (
+        PrivateMDM(radius=3.0, epsilon=1.0),
+        PrivateKMeans(radius=3.0, epsilon=1.0),
+        PrivateTangentSpace(radius=3.0, epsilon=1.0),
+    ):
         text = pickle.dumps(model.fit(x, Y))
         assert np.float64(8.675309).tobytes() not in text
         assert len(text) < 100_000
@@ -262,15 +269,17 @@ def test_of_private_labels_nothing_is_told_but_through_noise() -> None:
         np.linspace(0.0, 1.0, 200),
         [np.nan] * 200,
     ]
-    for unit, unit_in in ((None, "one class"), (np.arange(200) // 2, "one class"), (np.arange(200) // 2, "all classes")):
+    for unit, unit_in in ((None, "one group"), (np.arange(200) // 2, "one group"), (np.arange(200) // 2, "all groups")):
         for y in strange:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                model = PrivateMDM(radius=3.0, labels="private", classes=classes, unit_in=unit_in).fit(X, y, unit=unit)
+                model = PrivateMDM(radius=3.0, labels="private", classes=classes, unit_in=unit_in, epsilon=1.0).fit(
+                    X, y, unit=unit
+                )
             assert model.classes_.tolist() == ["calm", "loud"]
             assert model.means_.shape == (2, 3, 3)
     with pytest.raises(ValueError, match="private labels need classes, the public list of names"):
-        PrivateMDM(radius=3.0, labels="private").fit(X, Y)
+        PrivateMDM(radius=3.0, labels="private", epsilon=1.0).fit(X, Y)
 
 
 def test_predictions_depend_on_the_means_alone_not_on_how_frequent_a_class_is() -> None:
@@ -283,16 +292,20 @@ def test_predictions_depend_on_the_means_alone_not_on_how_frequent_a_class_is() 
 
 def test_a_person_in_all_classes_is_protected_in_all_of_them() -> None:
     person = np.arange(200) // 4  # each has two records of each class
-    with pytest.raises(ValueError, match="a person has records in two groups"):
-        PrivateMDM(radius=3.0).fit(X, Y, unit=person)
-    model = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all classes").fit(X, Y, unit=person)
-    assert [(release.n, release.neighbours) for release in model.releases_] == [(50, "replace one person")] * 2
-    assert sum(release.epsilon for release in model.releases_) <= 1.0
-    hidden = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all classes", labels="private", classes=["calm", "loud"])
+    with pytest.raises(ValueError, match="a person has records in several groups"):
+        PrivateMDM(radius=3.0, epsilon=1.0).fit(X, Y, unit=person)
+    model = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all groups").fit(X, Y, unit=person)
+    (means,) = model.releases_
+    assert [(release.n, release.neighbours) for release in means.values()] == [
+        (50, "replace one person, who keeps their group")
+    ] * 2
+    assert sum(release.epsilon for release in means.values()) <= 1.0
+    hidden = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all groups", labels="private", classes=["calm", "loud"])
     hidden.fit(X, Y, unit=person)
-    assert all(release.neighbours == "add, remove or replace one person" for release in hidden.releases_)
-    assert all(release.count is not None for release in hidden.releases_)
-    assert sum(release.epsilon for release in hidden.releases_) <= 1.0
+    (means,) = hidden.releases_
+    assert all(release.neighbours == "add, remove or replace one person" for release in means.values())
+    assert all(release.count is not None for release in means.values())
+    assert sum(release.epsilon for release in means.values()) <= 1.0
 
 
 @pytest.mark.parametrize("classes", [["calm"], ["calm", "loud"]], ids=len)
@@ -302,7 +315,7 @@ def test_persons_in_all_classes_are_charged_once_however_many_classes_there_are(
 ) -> None:
     ledger, here = Ledger(f"sqlite:///{tmp_path}/budget.db"), np.isin(Y, classes)
     ledger.open("study", epsilon=1, neighbours="replace one person")
-    model = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all classes", labels=labels, classes=classes)
+    model = PrivateMDM(radius=3.0, epsilon=1.0, unit_in="all groups", labels=labels, classes=classes)
     model.set_params(ledger=ledger, dataset="study").fit(X[here], Y[here], unit=np.arange(200)[here] // 4)
     (charge,) = ledger.history("study")
     assert float(charge.epsilon) == pytest.approx(1.0)
@@ -319,23 +332,35 @@ def test_on_compact_spaces_no_ball_is_needed() -> None:
     found = PrivateMDM("Sphere(2)", radius=None, find=0.3, epsilon=20.0).fit(x, y)
     assert isinstance(found.releases_[0], BallRelease)
     with pytest.raises(ValueError, match="leave out mechanism and law"):
-        PrivateMDM("Sphere(2)", radius=None, law="laplace").fit(x, y)
+        PrivateMDM("Sphere(2)", radius=None, law="laplace", epsilon=1.0).fit(x, y)
     with pytest.raises(ValueError, match=r"^give the radius of a public ball on Sphere\(2\), or find=0\.2 to find one"):
-        PrivateKMeans(2, "Sphere(2)", radius=None).fit(x)
+        PrivateKMeans(2, "Sphere(2)", radius=None, epsilon=1.0).fit(x)
 
 
 BAD: list[tuple[Any, dict[str, Any], str]] = [
-    (PrivateMDM(radius=None), {}, r"^give the radius of a public ball on SPD\(3\); with find=0\.2 it may be as wide as 30"),
-    (PrivateMDM(find=1.0), {}, r"^find, the part of the privacy for the ball, must be from 0 to 0\.9 but is 1: 0\.2 is usual$"),
-    (PrivateMDM(labels="secret"), {}, "^labels must be 'public' or 'private' but is 'secret'$"),
-    (PrivateMDM(unit_in="some"), {"unit": np.arange(200)}, "^unit_in must be 'one class' or 'all classes' but is 'some'$"),
-    (PrivateMDM(), {"unit": np.arange(7)}, "^unit must have one label for each record, but it has fewer$"),
-    (PrivateMDM(classes=["calm"], find=0.2), {}, "some labels in by are not among the 1 groups"),
-    (PrivateMDM(find=0.2), {"unit": np.arange(200) // 4}, "a person has records in two groups"),
-    (PrivateMDM(neighbours="add-remove"), {}, "public labels show which classes there are"),
-    (PrivateKMeans(0), {}, "the number of clusters must be at least 1 but is 0"),
-    (PrivateKMeans(rounds=0), {}, "the number of rounds must be at least 1 but is 0"),
-    (PrivateKMeans(reach=3.0), {}, "^the reach must be above 0 and at most twice the radius 1 but is 3$"),
+    (
+        PrivateMDM(radius=None, epsilon=1.0),
+        {},
+        r"^give the radius of a public ball on SPD\(3\); with find=0\.2 it may be as wide as 30",
+    ),
+    (
+        PrivateMDM(find=1.0, epsilon=1.0),
+        {},
+        r"^find, the part of the privacy for the ball, must be from 0 to 0\.9 but is 1: 0\.2 is usual$",
+    ),
+    (PrivateMDM(labels="secret", epsilon=1.0), {}, "^labels must be 'public' or 'private' but is 'secret'$"),
+    (
+        PrivateMDM(unit_in="some", epsilon=1.0),
+        {"unit": np.arange(200)},
+        "^unit_in must be 'one group' or 'all groups' but is 'some'$",
+    ),
+    (PrivateMDM(epsilon=1.0), {"unit": np.arange(7)}, "^unit must have one label for each record, but it has fewer$"),
+    (PrivateMDM(classes=["calm"], find=0.2, epsilon=1.0), {}, "some labels in by are not among the 1 groups"),
+    (PrivateMDM(find=0.2, epsilon=1.0), {"unit": np.arange(200) // 4}, "a person has records in several groups"),
+    (PrivateMDM(neighbours="add-remove", epsilon=1.0), {}, "public labels show how many records each group has"),
+    (PrivateKMeans(0, epsilon=1.0), {}, "the number of clusters must be at least 1 but is 0"),
+    (PrivateKMeans(rounds=0, epsilon=1.0), {}, "the number of rounds must be at least 1 but is 0"),
+    (PrivateKMeans(reach=3.0, epsilon=1.0), {}, "^the reach must be above 0 and at most twice the radius 1 but is 3$"),
 ]
 
 
@@ -405,17 +430,17 @@ def convicted(losses: tuple[Array, Array], claimed: float) -> bool:
 
 def test_a_round_that_forgets_that_a_record_leaves_one_cluster_and_enters_another_is_convicted() -> None:
     """At the worst neighbours the true round reaches its claim and does not pass it; the twin, with half of the noise, does."""
-    sums, n, privacy = ClusterSums(Euclidean(1), 3, 1.0, apart=True), 5, PureDP(2.0)
-    around = [Ball(Euclidean(1), [place], 4.0) for place in (-3.0, 0.0, 3.0)]
+    around = tuple(Ball(Euclidean(1), [place], 4.0) for place in (-3.0, 0.0, 3.0))
+    sums, n = ClusterSums(around, 1.0, apart=True), 5
     x = np.array([[-4.0], [0.0], [0.0], [0.0], [0.0]])
     z = x.copy()
     z[0] = 4.0
-    first, second = (sums.compute(data, n, around) for data in (x, z))
-    honest = Measurement(sums, n, privacy).noise
+    first, second = (sums.compute(data, n) for data in (x, z))
+    honest = planned(sums, n, PureDP(2.0)).noise.mechanism
     losses = cluster_losses(honest, first, second, 40_000)
     assert 0.97 * 2.0 < losses[0].max() <= 2.0
     assert not convicted(losses, 2.0)
-    twin = Measurement(sums, n, PureDP(4.0)).noise  # half of the scale
+    twin = planned(sums, n, PureDP(4.0)).noise.mechanism  # half of the scale
     assert convicted(cluster_losses(twin, first, second, 40_000), 2.0)
 
 
@@ -456,7 +481,7 @@ def test_a_release_of_clusters_says_what_it_is() -> None:
     wrong += [("n", 101), ("n", 200), ("n", True), ("radius", "4.0"), ("radius", 1e-3), ("reach", 2.5), ("private", 1)]
     wrong += [("counts", [count + 1.0 for count in stored["counts"]]), ("center", (1e6 * np.eye(3)).tolist())]
     for field, value in wrong:
-        with pytest.raises(ValueError, match="not the JSON text of clusters"):
+        with pytest.raises(ValueError, match="not the JSON text of a release: its"):
             KMeansRelease.from_json(json.dumps(stored | {field: value}))
     assert (stored["summary"], stored["epsilon"], stored["rounds"]) == ("clusters", 3.0, 3)
     assert "PRIVATE CLUSTERS" in str(found)
@@ -528,16 +553,16 @@ def test_clusters_in_a_ball_that_floats_cannot_hold_are_refused_before_the_charg
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        (PrivateKMeans(rounds=1000), "at most 100 but is 1000"),
-        (PrivateKMeans(reach=50.0), "at most twice the radius 4 but is 50"),
-        (PrivateKMeans(random_state=-1), "the seed must be at least 0 but is -1"),
-        (PrivateKMeans(n_clusters=0), "the number of clusters must be at least 1 but is 0"),
-        (PrivateFrechetMean(manifold="Euclidean(9)"), "the number of records n must be at least 1 but is 0"),
-        (PrivateFrechetMean(mechanism="foo"), "the mechanism must be one of"),
-        (PrivateFrechetMean(law="foo"), "the law must be one of"),
-        (PrivateFrechetMean(mechanism="tangent", law="gaussian"), "Gaussian noise has no pure epsilon"),
-        (PrivateMDM(law="foo"), "the law must be one of"),
-        (PrivateMDM(mechanism="tangent", law="gaussian"), "Gaussian noise has no pure epsilon"),
+        (PrivateKMeans(rounds=1000, epsilon=1.0), "at most 100 but is 1000"),
+        (PrivateKMeans(reach=50.0, epsilon=1.0), "at most twice the radius 4 but is 50"),
+        (PrivateKMeans(seed=-1, epsilon=1.0), "the seed must be at least 0 but is -1"),
+        (PrivateKMeans(n_clusters=0, epsilon=1.0), "the number of clusters must be at least 1 but is 0"),
+        (PrivateFrechetMean(manifold="Euclidean(9)", epsilon=1.0), "the number of records n must be at least 1 but is 0"),
+        (PrivateFrechetMean(mechanism="foo", epsilon=1.0), "the mechanism must be one of"),
+        (PrivateFrechetMean(law="foo", epsilon=1.0), "the law must be one of"),
+        (PrivateFrechetMean(mechanism="tangent", law="gaussian", epsilon=1.0), "Gaussian noise has no pure epsilon"),
+        (PrivateMDM(law="foo", epsilon=1.0), "the law must be one of"),
+        (PrivateMDM(mechanism="tangent", law="gaussian", epsilon=1.0), "Gaussian noise has no pure epsilon"),
     ],
 )
 def test_what_can_be_wrong_is_said_before_a_fit_is_charged(model: Any, sentence: str, tmp_path: Path) -> None:
@@ -557,17 +582,17 @@ def test_a_search_finds_only_balls_in_which_the_fit_can_go_on() -> None:
     means = [PrivateFrechetMean(find=0.2, radius=30.0, epsilon=0.001, mechanism="intrinsic").fit(few) for _ in range(3)]
     assert all(mean.ball_.radius < 1e-2 for mean in means)
     same = np.tile(np.eye(2), (500, 1, 1))
-    assert PrivateKMeans(find=0.2, radius=10.0, reach=3.0).fit(same).ball_.radius >= 1.5
+    assert PrivateKMeans(find=0.2, radius=10.0, reach=3.0, epsilon=1.0).fit(same).ball_.radius >= 1.5
 
 
 def test_a_fit_that_fails_after_it_was_paid_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise RuntimeError("no memory")
+        raise MemoryError("of a secret")
 
-    model = PrivateFrechetMean(find=0.2, radius=4.0)
+    model = PrivateFrechetMean(find=0.2, radius=4.0, epsilon=1.0)
     with monkeypatch.context() as patch:
-        patch.setattr("geodp.estimator.mean.private_mean", fail)
-        with pytest.raises(RuntimeError, match="no memory"):
+        patch.setattr(Mean, "compute", fail)
+        with pytest.raises(RuntimeError, match=r"^the release failed with MemoryError; its text is hidden"):
             model.fit(X)
     with pytest.warns(UserWarning, match="have made 2 releases without a ledger"):
         model.fit(X)
@@ -576,7 +601,7 @@ def test_a_fit_that_fails_after_it_was_paid_is_counted(monkeypatch: pytest.Monke
 def test_persons_of_a_lazy_frame_are_counted_in_what_was_read() -> None:
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame({"a": [0.1] * 40, "b": [0.2] * 40}).lazy()
-    for model in (PrivateFrechetMean(), PrivateKMeans()):
+    for model in (PrivateFrechetMean(epsilon=1.0), PrivateKMeans(epsilon=1.0)):
         assert model.fit(frame, unit=np.arange(40) // 2).releases_[0].n == 20
         with pytest.raises(ValueError, match="unit must have one label for each record, but it has fewer"):
             clone(model).fit(frame, unit=np.arange(20))

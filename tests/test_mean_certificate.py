@@ -30,7 +30,7 @@ from geodp import (
     frechet_mean,
     frechet_means,
 )
-from geodp.statistics.mean import default_tolerance
+from geodp.solver.mean import default_tolerance
 
 DIGITS = 60
 

@@ -195,13 +195,13 @@ def test_no_failure_of_the_ledger_quotes_a_record(tmp_path: Path, listening: Lis
     assert listening(spend) is not None
 
 
-DRAWS = ["release._drawn", "laws.exact.sample", "mechanisms.tangent.TangentMechanism.coordinates"]
+DRAWS = ["release._draw", "noise.exact.sample", "noise.tangent.TangentMechanism.coordinates"]
 
 
 @pytest.mark.parametrize(
     ("place", "kind"),
     [
-        ("statistics.mean.FrechetMean.compute", RuntimeError),
+        ("statistics.frechet.Mean.compute", RuntimeError),
         *((place, kind) for place in DRAWS for kind in (RuntimeError, ValueError)),
     ],
 )
@@ -352,7 +352,7 @@ def test_no_failure_of_an_estimator_quotes_a_record(name: str, listening: Listen
     pytest.importorskip("sklearn", reason="the estimators need scikit-learn")
     from geodp import estimator
 
-    model = getattr(estimator, name)(manifold="Sphere(2)", radius=0.5)
+    model = getattr(estimator, name)(manifold="Sphere(2)", radius=0.5, epsilon=1.0)
     if name == "PrivateMDM":
         model.set_params(labels="private", classes=["a", "b"])
         for y in (["8675309"] * 19, np.full((20, 2), 8675309.0), QuotingArray(ValueError("8675309"))):
@@ -498,7 +498,7 @@ app()
 @pytest.mark.parametrize(
     ("module", "name", "kind"),
     [
-        ("geodp.release", "_drawn", "RuntimeError"),
+        ("geodp.release", "_draw", "RuntimeError"),
         pytest.param("geodp.noise.exact", "sample", "KeyError", marks=pytest.mark.slow),
     ],
 )

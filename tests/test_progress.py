@@ -81,3 +81,19 @@ def test_the_bar_of_a_notebook_goes_when_the_work_fails(cell: list[str]) -> None
 def test_without_a_terminal_or_a_notebook_nothing_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     private_mean(np.tile([0.0, 0.0, 1.0], (50, 1)), BALL, epsilon=1.0, progress=True)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_log_gets_a_line_a_minute_that_depends_on_no_record(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("geodp.progress.time.monotonic", lambda: clock[0])
+    with progress_bar("mean") as progress:
+        for second in range(0, 200, 5):
+            clock[0] = float(second)
+            progress(1 if second < 100 else 7 + second, 123456789 * second, None)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "mean: 1 min, in the first pass over the records",
+        *(f"mean: {i} min, the first pass is done" for i in (2, 3)),
+    ]

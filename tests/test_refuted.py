@@ -30,11 +30,11 @@ from geodp import (
     private_summary,
 )
 from geodp.noise import exact
-from geodp.noise.choice import Hidden, choose
+from geodp.noise.choice import SensitivityBound, choose
 from geodp.noise.intrinsic import why_not_drawable
 from geodp.privacy.cost import ConcentratedCost, GaussianCost, LaplaceCost, PureCost, SumCost
 from geodp.privacy.notions import PureDP
-from geodp.records.persons import key_of
+from geodp.records.labels import key_of
 
 
 def test_two_arrays_that_stand_for_one_rotation_get_the_same_noise() -> None:
@@ -142,7 +142,7 @@ def test_linear_algebra_that_gives_up_is_not_quoted(monkeypatch: pytest.MonkeyPa
     def give_up(*_: object) -> None:
         raise np.linalg.LinAlgError("record 8675309 is singular")
 
-    monkeypatch.setattr("geodp.statistics.mean.FrechetMean.compute", give_up)
+    monkeypatch.setattr("geodp.statistics.frechet.Mean.compute", give_up)
     with pytest.raises(RuntimeError, match="LinAlgError") as caught:
         private_mean(np.tile(np.eye(2), (50, 1, 1)), Ball(SPD(2), np.eye(2), 1.0), epsilon=1.0)
     assert "8675309" not in str(caught.value)
@@ -156,7 +156,7 @@ def test_public_labels_do_not_tell_who_came_or_went() -> None:
     from geodp.estimator import PrivateMDM
 
     x, y = np.tile(np.eye(2), (20, 1, 1)), np.arange(20) % 2
-    for unit_in in ("one class", "all classes"):
+    for unit_in in ("one group", "all groups"):
         model = PrivateMDM(radius=1.0, epsilon=1.0, labels="public", neighbours="add-remove", unit_in=unit_in)
         with pytest.raises(ValueError, match="make labels private"):
             model.fit(x, y, unit=np.arange(20) // 2)
@@ -204,30 +204,30 @@ def test_a_process_that_was_forked_does_not_delete_the_budget_of_a_session(tmp_p
 
 def test_clusters_far_from_the_origin_are_found_and_the_search_for_centres_ends() -> None:
     """Times in milliseconds: no float is within a thousandth of the centre, and the loop went on for ever, after the charge."""
-    from geodp.kmeans import private_kmeans
+    from geodp.programs.kmeans import private_kmeans
 
     ball = Ball(geodp.Euclidean(1), [1.7e12], 1e10)
     assert private_kmeans(np.full((50, 1), 1.7e12), ball, 2, epsilon=1.0).centers.shape == (2, 1)
 
 
 def test_records_at_the_only_centre_are_counted() -> None:
-    from geodp.kmeans import private_kmeans
+    from geodp.programs.kmeans import private_kmeans
 
     found = private_kmeans(np.zeros((10_000, 1)), Ball(geodp.Euclidean(1), [0.0], 1.0), 1, epsilon=10.0, rounds=1)
     assert abs(found.counts[0] - 10_000) < 100  # noise of a few records
 
 
 def test_a_text_with_an_odd_kind_is_no_receipt() -> None:
-    from geodp.session import release_from_json
+    from geodp.receipt import receipt_from_json
 
-    with pytest.raises(ValueError, match="not a receipt"):
-        release_from_json('{"geodp": "1", "summary": []}')
+    with pytest.raises(ValueError, match="not the JSON text of a release"):
+        receipt_from_json('{"geodp": "1", "summary": []}')
 
 
 @pytest.mark.parametrize("manifold", [geodp.Euclidean(2), SPD(3), Hyperbolic(3), geodp.Sphere(2), Rotations(3)], ids=repr)
 def test_a_search_draws_the_noise_that_it_is_charged_for(manifold: Any) -> None:
     """Near a tie of two laws the one that was drawn was not the one on the receipt, and a pure budget took Gaussian noise."""
-    from geodp.finding import plan_search, step_noise
+    from geodp.programs.ball import plan_search
     from geodp.statistics.counts import TangentMean
     from geodp.statistics.projected import ProjectedMean
 
@@ -240,11 +240,12 @@ def test_a_search_draws_the_noise_that_it_is_charged_for(manifold: Any) -> None:
         {"mu": 0.05},
     ):
         for n in (100, 3000, 200_000, 10**8):
-            for step in plan_search(outer, n, geodp.privacy.notions.privacy_of(**given)).steps:
+            search = plan_search(outer, n, geodp.privacy.notions.privacy_of(**given))
+            for step in search.steps:
                 if step.what in ("mean", "projected mean"):
                     first = step.what == "mean"
                     statistic = TangentMean(Ball(manifold, manifold.origin, 0.5)) if first else ProjectedMean(manifold)
-                    assert step_noise(statistic, n, step).cost == step.cost
+                    assert search.step(statistic, step.privacy, step.law).noise.cost == step.cost
 
 
 def test_parts_of_a_planned_privacy_fit_into_a_budget_of_just_that() -> None:
@@ -275,7 +276,7 @@ def test_one_lucky_trial_does_not_make_noise_drawable() -> None:
 def test_noise_that_goes_too_far_for_floats_is_a_refusal_and_leaves_other_mechanisms() -> None:
     space = Product(Hyperbolic(2), Euclidean(1400))
     assert "too far for floats" in (why_not_drawable(space, 0.89, "laplace") or "")
-    hidden = Hidden(space, 0.89, Ball(space, space.origin, 1.0), 0.95)
+    hidden = SensitivityBound(space, 0.89, Ball(space, space.origin, 1.0), 0.95)
     assert choose(hidden, PureDP(1.0), "auto", "laplace").kind == "tangent"
 
 

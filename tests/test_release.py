@@ -51,7 +51,7 @@ from geodp.files import FileError
 from geodp.inputs import Array
 from geodp.noise import exact
 from geodp.privacy.ledger import BudgetExhausted, LedgerError
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 
 N = 50
 
@@ -225,34 +225,35 @@ def changed(**fields: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        *((changed(**{name: bad}), f"its {name} must be a positive and finite number")
+        *((changed(**{name: bad}), f"its {name} does not follow from the rest")
           for name in ("epsilon", "sensitivity", "scale") for bad in (math.nan, math.inf, -1.0, 0, True, 10**400)),
-        *((changed(tolerance=bad), "its tolerance must be a number from 0 on")
+        *((changed(tolerance=bad), "its tolerance does not follow from the rest")
           for bad in (math.nan, math.inf, -1.0, True, False, 10**400)),
-        (changed(grid=None), "its grid must be a positive and finite number if its numerics are exact and null otherwise"),
-        *((changed(grid=bad), "its grid must be a positive") for bad in (0.0, -1.0, math.nan, math.inf, "1")),
-        (changed(numerics="simulated", private=False), "its grid must be a positive .* and null otherwise"),
-        (changed(private=False), "its private must be true if its numerics are exact"),
-        (changed(numerics="simulated"), "its private must be true if its numerics are exact and false otherwise"),
-        (changed(numerics="guessed"), "its numerics must be exact or simulated"),
+        (changed(grid=None), "its grid does not follow from the rest"),
+        *((changed(grid=bad), "its grid does not follow from the rest") for bad in (0.0, -1.0, math.nan, math.inf, "1")),
+        (changed(numerics="simulated", private=False), "its grid does not follow from the rest"),
+        (changed(private=False), "its private does not follow from the rest"),
+        (changed(numerics="simulated"), "its private does not follow from the rest"),
+        (changed(numerics="guessed"), "its numerics does not follow from the rest"),
         *((changed(n=bad), "its n must be a whole number from 0") for bad in (-3, 2.0, True, 2**64)),
-        (changed(bound="blunt"), "its bound must be one of sharp, reimherr2021"),
-        (changed(bound=["sharp"]), "its bound must be one of sharp, reimherr2021"),
-        *((changed(**{name: bad}), f"its {name} must be a line of text")
-          for name in ("neighbours", "geodp") for bad in (None, 1, "", "two\nlines", "\ud800")),
-        *((changed(mechanism=bad), "its mechanism must be one of Riemannian Laplace, Riemannian Gaussian, tangent L")
+        (changed(bound="blunt"), "its bound does not follow from the rest"),
+        (changed(bound=["sharp"]), "its bound does not follow from the rest"),
+        *((changed(**{name: bad}), f"its {name} {wrong}")
+          for name, wrong in (("neighbours", "does not follow from the rest"), ("geodp", "must be a line of text"))
+          for bad in (None, 1, "", "two\nlines", "\ud800")),
+        *((changed(mechanism=bad), "its mechanism does not follow from the rest")
           for bad in (None, 1, "", "Laplace", "two\nlines", "\ud800", ["tangent Laplace"])),
-        (changed(projected=1), "its projected must be true or false"),
+        (changed(projected=1), "its projected does not follow from the rest"),
         (changed(dataset="d"), "its dataset and its charge go together"),
         (changed(charge=1), "its dataset and its charge go together"),
         *((changed(dataset="d", charge=bad), "its charge must be a whole number") for bad in (0, -1, True, 1.0, 2**64)),
-        (changed(radius="0.5"), "its radius must be a positive and finite number"),
-        (changed(radius=math.nan), "its radius must be a positive and finite number, or null"),
-        (changed(value=["0", "0", "1"]), r"its value must be a point of Sphere\(2\)"),
-        (changed(value=[0.0, 0.0, math.nan]), r"its value must be a point of Sphere\(2\)"),
-        (changed(scale=1e200), r"there is no noise of its scale on Sphere\(2\)"),
+        (changed(radius="0.5"), "its radius does not follow from the rest"),
+        (changed(radius=math.nan), "its radius does not follow from the rest"),
+        (changed(value=["0", "0", "1"]), "its value does not follow from the rest"),
+        (changed(value=[0.0, 0.0, math.nan]), "its value does not follow from the rest"),
+        (changed(scale=1e200), "its scale does not follow from the rest"),
         (changed(manifold="Hyperbolic(2)", value=[1.0, 0.0, 0.0], center=[1.0, 0.0, 0.0], scale=1.0),
-         r"there is no noise of its scale on Hyperbolic\(2\)"),
+         "its manifold does not follow from the rest"),
     ],
 )  # fmt: skip
 def test_a_stored_release_that_cannot_be_is_refused_with_the_field(fields: dict[str, object], sentence: str) -> None:
@@ -593,7 +594,7 @@ def test_project_is_true_false_or_none(project: Any, ledger: Ledger) -> None:
 
 @pytest.mark.parametrize("project", [True, False, None])
 def test_every_error_comes_before_the_records_are_read(project: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FrechetMean, "compute", lambda *_, **__: pytest.fail("the records were read"))
+    monkeypatch.setattr(Mean, "compute", lambda *_, **__: pytest.fail("the records were read"))
     for x, ball, epsilon, kind, _ in (BAD[name] for name in ("epsilon 0", "no records", "wrong width", "no law")):
         with pytest.raises(kind):
             private_mean(x, ball, epsilon, project=project, mechanism="intrinsic")
@@ -709,7 +710,7 @@ def test_a_failing_mean_charges_nothing(ledger: Ledger, monkeypatch: pytest.Monk
     def crash(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(FrechetMean, "compute", crash)
+    monkeypatch.setattr(Mean, "compute", crash)
     with pytest.raises(RuntimeError, match="failed with MemoryError"):
         private_mean(NORTH, SPHERE, 1.0, ledger=ledger, dataset="d")
     assert ledger.spent("d") == 0
@@ -764,13 +765,13 @@ def test_the_ledger_is_looked_at_before_the_long_work_and_again_after_it(ledger:
     assert read == [N], "counted once, for the noise and so its cost depend on the number of records, and not even that for 'e'"
 
     # somebody spends what is left while the mean is computed: the charge, which is atomic, still says no
-    compute = FrechetMean.compute
+    compute = Mean.compute
 
     def meanwhile(*given: Any) -> Array:
         ledger.charge("d", "0.5", what="mean")
         return compute(*given)
 
-    monkeypatch.setattr(FrechetMean, "compute", meanwhile)
+    monkeypatch.setattr(Mean, "compute", meanwhile)
     monkeypatch.setattr(exact, "sample", lambda *_, **__: pytest.fail("noise was drawn"))
     with pytest.raises(BudgetExhausted, match="has 0 of 3 left"):
         private_mean(stream, SPHERE, 0.5, ledger=ledger, dataset="d")

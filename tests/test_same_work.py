@@ -14,6 +14,7 @@ from cases import random_points
 from geodp import (
     SPD,
     Ball,
+    Dataset,
     Euclidean,
     Grassmann,
     Hyperbolic,
@@ -26,11 +27,12 @@ from geodp import (
 )
 from geodp.inputs import Array
 from geodp.records import chunks
-from geodp.records.persons import open_persons
 from geodp.solver import passes
 from geodp.solver import records as pass_records
-from geodp.statistics.mean import FrechetMean, least_passes
-from geodp.statistics.spread import FrechetVariance
+from geodp.solver.mean import least_passes
+from geodp.statistics import variance
+from geodp.statistics.frechet import Mean
+from geodp.statistics.variance import FrechetVariance
 
 CHANGED = "^the records changed between two passes: give records that are the same every time they are read$"
 
@@ -153,7 +155,7 @@ def test_data_that_need_fewer_passes_get_as_many_as_others(manifold: Manifold) -
 
     def made(x: Array) -> int:
         seen = [0]
-        FrechetMean(ball).compute(x, len(x), lambda iteration, *_: seen.append(iteration))
+        Mean(ball).compute(x, len(x), lambda iteration, *_: seen.append(iteration))
         return seen[-1]
 
     least = least_passes(ball, passes.best_evaluator(manifold, 40).hessian)
@@ -337,15 +339,16 @@ def test_another_number_of_records_is_a_change_too(more: dict[str, Any], later: 
         frechet_mean(read, ball, **more)
 
 
-def test_persons_may_come_in_other_chunks_every_time() -> None:
+def test_persons_may_come_in_other_chunks_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a batch with others a mean of matrices has other last bits, so the batches must not follow the chunks."""
+    monkeypatch.setattr("geodp.records.rows._KEPT_BYTES", 0)
     ball, rng = ball_of(SPD(3), 1.5), np.random.default_rng(1)
     x, ids = random_points(SPD(3), 600, rng, 1.0), np.arange(600) // 4
 
     def read() -> Iterator[Array]:
         yield from np.split(x, np.sort(rng.integers(len(x), size=9)))
 
-    in_chunks, whole = (FrechetVariance(ball, persons=True).compute(open_persons(y, ids, SPD(3)), 150) for y in (read, x))
+    in_chunks, whole = (FrechetVariance(ball).compute(Dataset(y, unit=ids).open(SPD(3)).source, 150) for y in (read, x))
     assert in_chunks == pytest.approx(whole)
 
 
@@ -389,14 +392,14 @@ def test_whoever_writes_to_the_records_after_the_mean_moves_no_variance(
 ) -> None:
     ball = ball_of(Euclidean(1), 1.0)
     stored = source_of(kind, np.full((100, 1), 1.0), tmp_path, monkeypatch)
-    solve = FrechetMean.solve
+    solve = variance.mean_of
 
     def solve_and_write(*arguments: Any) -> Array:
         found = solve(*arguments)
         stored[:] = -1.0
         return found
 
-    monkeypatch.setattr(FrechetMean, "solve", solve_and_write)
+    monkeypatch.setattr(variance, "mean_of", solve_and_write)
     if kind == "array":
         assert FrechetVariance(ball).compute(stored, 100) == 0.0
     else:
@@ -406,8 +409,11 @@ def test_whoever_writes_to_the_records_after_the_mean_moves_no_variance(
 
 @pytest.mark.parametrize("who", [{"unit": np.arange(60) // 2}, {"neighbours": "add-remove"}, {"by": np.arange(60) % 2}], ids=str)
 @pytest.mark.parametrize("later", [59, 61, 70])
-def test_a_reader_that_returns_more_or_fewer_records_later_is_noticed(who: dict[str, Any], later: int) -> None:
+def test_a_reader_that_returns_more_or_fewer_records_later_is_noticed(
+    who: dict[str, Any], later: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the part of them that a release uses, nothing may have changed."""
+    monkeypatch.setattr("geodp.records.rows._KEPT_BYTES", 0)
     ball, reads = ball_of(Sphere(2)), [0]
     x = inside(ball, 100)
 

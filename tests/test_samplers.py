@@ -19,7 +19,7 @@ from geodp.inputs import Array
 from geodp.manifolds import SPD, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, Sphere, VolumeBound
 from geodp.noise.comparison import Comparison
 from geodp.noise.families import Gaussian, Laplace, Law
-from geodp.noise.metropolis import metropolis
+from paper.metropolis import metropolis
 
 LEVEL = 1e-4
 

@@ -4,67 +4,23 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 jsonschema = pytest.importorskip("jsonschema", reason="the validator is not installed: pip install jsonschema")
 
-from geodp import (  # noqa: E402
-    SPD,
-    Ball,
-    Ledger,
-    Sphere,
-    private_ball,
-    private_covariance,
-    private_coverage,
-    private_mean,
-    private_projected_mean,
-    private_summary,
-    private_variance,
-)
+from kinds import BALL, MADE, X  # noqa: E402
+
+from geodp import Ledger, private_mean  # noqa: E402
 from geodp.data import release_schema  # noqa: E402
-from geodp.kmeans import private_kmeans  # noqa: E402
 from geodp.noise.intrinsic import IntrinsicMechanism  # noqa: E402
 from geodp.noise.tangent import TangentMechanism  # noqa: E402
-from geodp.receipt import KINDS  # noqa: E402
+from geodp.request import Statistic  # noqa: E402
 
 SCHEMA = release_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-BALL, X = Ball(SPD(2), np.eye(2), 1.0), np.tile(np.eye(2), (60, 1, 1))
-POLES = np.tile([0.0, 0.0, 1.0], (60, 1))
-RNG = np.random.default_rng(0)
-
-#: Receipts of every kind, in every notion, with and without their optional parts.
-MADE: dict[str, Callable[[], Any]] = {
-    "mean": lambda: private_mean(X, BALL, epsilon=1.0),
-    "mean, tangent": lambda: private_mean(X, BALL, epsilon=1.0, delta=1e-6, mechanism="tangent"),
-    "mean, Gaussian": lambda: private_mean(X, BALL, rho=0.1, mechanism="tangent", law="gaussian"),
-    "mean, simulated": lambda: private_mean(X, BALL, mu=1.0, simulate=RNG),
-    "mean, private number and coverage": lambda: private_mean(
-        X, BALL, epsilon=1.0, delta=1e-6, coverage=0.1, neighbours="add-remove"
-    ),
-    "mean, persons": lambda: private_mean(X, BALL, epsilon=1.0, unit=np.repeat(np.arange(30), 2)),
-    "mean, latitudes": lambda: private_mean(
-        np.tile([50.0, 10.0], (60, 1)), Ball(Sphere(2), [0.0, 0.0, 1.0], 1.0), epsilon=1.0, layout="latlon"
-    ),
-    "summary": lambda: private_summary([0.0, 0.0, 1.0], Sphere(2), sensitivity=0.1, rho=0.1),
-    "coverage": lambda: private_coverage(X, BALL, rho=0.1),
-    "projected mean": lambda: private_projected_mean(POLES, Sphere(2), epsilon=1.0),
-    "variance about the centre": lambda: private_variance(X, BALL, mu=0.5),
-    "variance": lambda: private_variance(X, BALL, epsilon=1.0, about="mean"),
-    "covariance about the centre": lambda: private_covariance(X, BALL, epsilon=1.0),
-    "covariance": lambda: private_covariance(X, BALL, epsilon=1.0, delta=1e-6, about="mean"),
-    "ball": lambda: private_ball(X, Ball(SPD(2), np.eye(2), 5.0), epsilon=1.0),
-    "ball, from nothing": lambda: private_ball(POLES, Sphere(2), rho=0.1),
-    "ball, private number": lambda: private_ball(X, Ball(SPD(2), np.eye(2), 5.0), epsilon=2.0, neighbours="add-remove"),
-    "clusters": lambda: private_kmeans(X, BALL, 3, epsilon=1.0),
-    "clusters, simulated": lambda: private_kmeans(X, BALL, 2, rho=0.1, simulate=RNG),
-    "groups": lambda: private_mean(X, BALL, epsilon=1.0, by=["a", "b"] * 30),
-    "groups, private labels": lambda: private_variance(X, BALL, rho=0.5, by=[1, 2] * 30, groups=[1, 2], labels="private"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -90,24 +46,25 @@ def test_a_charged_release_is_valid(tmp_path: Any) -> None:
 
 
 def test_the_schema_knows_every_kind_and_every_mechanism(receipts: dict[str, dict[str, Any]]) -> None:
-    fields = SCHEMA["$defs"]["release"]["properties"]
-    assert set(fields["summary"]["enum"]) == set(KINDS)
+    kinds = set(SCHEMA["properties"]["summary"]["enum"])
+    assert kinds == {name for name, kind in Statistic.known.items() if kind.__module__.startswith("geodp.")} | {"groups"}
     names = {f"{kind.adjective} {law}" for kind in (IntrinsicMechanism, TangentMechanism) for law in ("Laplace", "Gaussian")}
-    assert set(fields["mechanism"]["enum"]) == names
-    # a count is part of other releases only
-    assert {receipt["summary"] for receipt in receipts.values()} | {"count"} == set(KINDS) | {"ball", "groups", "clusters"}
+    assert set(SCHEMA["$defs"]["mean"]["properties"]["mechanism"]["enum"]) == names
+    # a count is part of other releases only, and these are steps of programs
+    steps = {"medians", "cube", "radius", "tangent mean", "cluster sums"}
+    assert {receipt["summary"] for receipt in receipts.values()} | {"count"} | steps == kinds
 
 
 def parts(receipt: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects that a receipt is made of, and the definitions that describe them."""
-    name = {"ball": "ball", "groups": "groups", "clusters": "clusters"}.get(receipt["summary"], "release")
-    yield name, receipt
-    yield "cost", receipt["cost"]
+    yield receipt["summary"], receipt
     for part in ("count", "coverage"):
         if isinstance(receipt.get(part), dict):
             yield from parts(receipt[part])
     for group in receipt.get("groups", []):
         yield from parts(group["release"])
+    for step in receipt.get("releases", []):
+        yield from parts(step)
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -158,7 +115,14 @@ WRONG: list[tuple[str, str, Any]] = [
     ("mean", "mechanism", "Riemannian Cauchy"),
     ("mean", "error/0.95", -1.0),
     ("mean", "dataset", "cohort"),
-    ("mean", "vector", [1.0]),
+    ("mean", "draws", [["1"]]),
+    ("mean", "draws", []),
+    ("mean", "request/privacy", {"epsilon": 1.0, "rho": 0.1}),
+    ("mean", "request/statistic/kind", "variance"),
+    ("mean", "request/statistic/bound", "blunt"),
+    ("mean", "request/statistic/ball/radius", -1.0),
+    ("mean", "request/law", "cauchy"),
+    ("mean", "request/more", 1.0),
     ("mean", "manifold", ""),
     ("mean", "neighbours", "a\nb"),
     ("mean, simulated", "private", True),
@@ -169,10 +133,10 @@ WRONG: list[tuple[str, str, Any]] = [
     ("mean, private number and coverage", "cost/parts/0/dim", 0),
     ("coverage", "bound", "sharp"),
     ("summary", "radius", 1.0),
-    ("projected mean", "vector", "x"),
+    ("projected mean", "draws", "x"),
     ("ball", "radius", 0.0),
     ("ball", "steps", []),
-    ("ball", "then", {"sigma": 1.0}),
+    ("ball", "request/statistic/then", {"sigma": 1.0}),
     ("ball, private number", "count", "47"),
     ("groups", "groups", []),
     ("groups", "groups/0/name", None),

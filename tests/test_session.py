@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import pickle
 import re
 from decimal import Decimal
@@ -18,8 +19,8 @@ import pytest
 
 import geodp
 from geodp import SPD, Ball, Dataset, Ledger, Session, Sphere
-from geodp.finding import BallRelease
 from geodp.privacy.ledger import BudgetExhausted, LedgerError
+from geodp.programs.ball import BallRelease
 
 NORTH = Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5)
 
@@ -72,6 +73,17 @@ def test_a_release_of_a_session_is_that_of_the_function_of_the_same_name(name: s
     )
     assert here.neighbours == "replace one person"
     assert session.left == 1
+
+
+@pytest.mark.parametrize("name", ["ball", "mean", "variance", "covariance", "coverage", "projected_mean", "kmeans"])
+def test_the_signature_of_a_method_is_that_of_the_function_without_what_the_session_says(name: str) -> None:
+    session = Session(directions(), Sphere(2), epsilon=1)
+    own = {*inspect.signature(getattr(session, name)).parameters}
+    whole = {*inspect.signature(getattr(geodp, f"private_{name}")).parameters}
+    assert {"epsilon", "delta", "rho", "mu"} <= own
+    assert own.isdisjoint({"x", "ledger", "dataset", "simulate", "unit", "neighbours", "by", "groups", "labels", "layout"})
+    assert own - whole <= {"ball", "radius", "center"}
+    assert name in dir(session)
 
 
 def test_another_session_goes_on_with_the_budget_and_the_ball_of_the_ledger(ledger: Ledger) -> None:
@@ -197,6 +209,9 @@ def test_a_session_is_not_copied(duplicate: Any) -> None:
         (lambda x, m: Session(x, m, epsilon=1).mean(epsilon=1), "no ball was found yet"),
         (lambda x, m: Session(x, m, epsilon=1).ball(1.0, center=[0.0, 0.0, 1.0]), "give both or neither"),
         (lambda x, m: Session(np.tile(np.eye(2), (9, 1, 1)), SPD(2), epsilon=1).ball(1.0), "start from a wide ball.*radius=30"),
+        (lambda x, m: Session(x, m, units=[1] * len(x), epsilon=1), "Session has no option 'units': did you mean unit"),
+        (lambda x, m: Session(x, m, epsilon=1).mean(epsilom=1, ball=NORTH), "has no option 'epsilom': did you mean epsilon"),
+        (lambda x, m: Session(x, m, epsilon=1).plan(epsilom=1, ball=NORTH), "has no option 'epsilom': did you mean epsilon"),
         (lambda x, m: Session(Dataset(x), m, unit=[1] * len(x), epsilon=1), "leave out unit"),
     ],
 )

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import every_manifold, longer, random_points
+from cases import every_manifold, longer, planned, random_points
 from typer.testing import CliRunner
 
 from geodp import (
@@ -40,13 +40,12 @@ from geodp.auditing import audit
 from geodp.cli import app
 from geodp.inputs import Array
 from geodp.manifolds.functions import vector_from_symmetric
-from geodp.measurement import Measurement
 from geodp.plots import confidence_regions, principal_geodesics
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
 from geodp.receipt import SIMULATION
-from geodp.spread import CovarianceRelease, VarianceRelease
 from geodp.statistics.counts import NormalCoordinates
-from geodp.statistics.spread import WEIGHT, Covariance, FrechetVariance, SecondMoment, Variance
+from geodp.statistics.covariance import WEIGHT, Covariance, CovarianceRelease, SecondMoment
+from geodp.statistics.variance import FrechetVariance, Variance, VarianceRelease
 
 STATISTICS = [Variance, FrechetVariance, SecondMoment, Covariance]
 every_statistic = pytest.mark.parametrize("kind", STATISTICS, ids=lambda kind: kind.__name__)
@@ -100,7 +99,7 @@ def test_an_adversary_reaches_the_sensitivity_to_one_percent_and_no_more(manifol
         first, second = (np.concatenate([others, placed(ball, row[None])]) for row in rows[:2])
         return float(np.linalg.vector_norm(statistic.compute(first, n) - statistic.compute(second, n)))
 
-    most = statistic.sensitivity(n) + 2.0 * statistic.tolerance
+    most = statistic.sensitivity(n) + 2.0 * statistic.tolerance()
     steps = 60 if kind is FrechetVariance else 400
     starts = [rng.normal(size=(3, manifold.dim)) for _ in range(2)]
     if kind is FrechetVariance:
@@ -181,7 +180,7 @@ def test_chunks_and_dask_arrays_give_what_an_array_gives(kind: Any) -> None:
     chunked = statistic.compute(lambda: iter(np.array_split(x, 7)), len(x))
     blocks = statistic.compute(da.from_array(x, chunks=(4_000, 3, 3)), len(x))
     for other in (chunked, blocks):
-        assert np.linalg.vector_norm(other - whole) <= 2.0 * statistic.tolerance
+        assert np.linalg.vector_norm(other - whole) <= 2.0 * statistic.tolerance()
 
 
 @every_statistic
@@ -201,7 +200,7 @@ def test_rounding_stays_far_below_the_tolerance(kind: Any) -> None:
     }
     truth[Covariance] = np.concatenate([truth[SecondMoment], WEIGHT * mean])
     found = kind(ball).compute(x, len(x))
-    assert np.linalg.vector_norm(found - truth[kind]) <= 0.01 * kind(ball).tolerance
+    assert np.linalg.vector_norm(found - truth[kind]) <= 0.01 * kind(ball).tolerance()
 
 
 # ---------------------------------------------------------------------- releases
@@ -255,8 +254,8 @@ def test_at_one_and_a_millionth_the_covariance_errs_less_than_with_gaussian_nois
     for kind in (SecondMoment, Covariance):
         statistic = kind(ball_of(manifold))
         asked = ApproximateDP(1.0, 1e-6)
-        ours = Measurement(statistic, 1000, asked).noise.expected_error()
-        assert ours < Measurement(statistic, 1000, asked, law="gaussian").noise.expected_error()
+        ours = planned(statistic, 1000, asked).noise.expected_error()
+        assert ours < planned(statistic, 1000, asked, law="gaussian").noise.expected_error()
 
 
 @every_statistic
@@ -337,7 +336,7 @@ def test_the_law_of_the_largest_eigenvalue_is_that_of_drawn_noise() -> None:
     """The quantile by the product of a length and a random direction, against matrices of noise drawn in full."""
     from geodp.manifolds.functions import symmetric_from_vector
     from geodp.noise.flat import FlatNoise
-    from geodp.spread import _norm_quantile, _part_quantile
+    from geodp.noise.parts import norm_quantile, part_quantile
 
     for family in ("laplace", "gaussian"):
         noise = FlatNoise(6 + 3, 0.7, family)  # both are families
@@ -346,8 +345,8 @@ def test_the_law_of_the_largest_eigenvalue_is_that_of_drawn_noise() -> None:
         lengths = np.linalg.vector_norm(drawn[:, 6:], axis=-1)
         for q in (0.5, 0.95):
             # four thousand spectra: a standard error of 0.005 in the median, which the tolerance is five times
-            assert np.mean(norms <= _norm_quantile(noise, 3, q)) == pytest.approx(q, abs=0.02)
-            assert np.mean(lengths <= _part_quantile(noise, 3, q)) == pytest.approx(q, abs=0.02)
+            assert np.mean(norms <= norm_quantile(noise, 3, q)) == pytest.approx(q, abs=0.02)
+            assert np.mean(lengths <= part_quantile(noise, 3, q)) == pytest.approx(q, abs=0.02)
 
 
 @pytest.mark.parametrize("manifold", [Euclidean(3), Sphere(3), SPD(2), Hyperbolic(3)], ids=str)
@@ -398,7 +397,7 @@ def run(
     pair: tuple[Array, Array], vectors: tuple[Array, Array], x: Array, size: int, rng: np.random.Generator,
 ) -> Array:  # fmt: skip
     """Runs of the release on one of the data sets of the pair, whose records as vectors are ``x``."""
-    noise = Measurement(statistic, n, privacy).noise
+    noise = planned(statistic, n, privacy).noise
     records = pair[0] if np.array_equal(x, vectors[0]) else pair[1]
     value = statistic.compute(records, n)
     if fault is not None:
@@ -472,7 +471,7 @@ def test_audits_acquit_the_others_too_and_convict_half_the_noise(kind: Any, half
     values = [kind(ball).compute(x, n) for x in pair]
     distance = float(np.linalg.vector_norm(values[0] - values[1]))
     assert 0.98 <= distance / kind(ball).sensitivity(n) <= 1.0
-    noise = Measurement(kind(ball), n, privacy).noise
+    noise = planned(kind(ball), n, privacy).noise
     noise = replace(noise, scale=0.5 * noise.scale) if half else noise
 
     def mechanism(x: Array, size: int, rng: np.random.Generator) -> Array:
@@ -502,7 +501,7 @@ def test_one_odd_record_changes_nothing_but_the_value(kind: Any) -> None:
         y[7] = value
         made = json.loads(release(y, ball, 1.0, about=about).to_json())
         # the value, and what is computed from it
-        for name in set(kept) - {"value", "vector", "error", "verdict", "in_units"}:
+        for name in set(kept) - {"value", "draws", "error", "verdict", "in_units"}:
             assert made[name] == kept[name]
 
 

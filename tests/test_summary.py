@@ -228,6 +228,7 @@ def test_nothing_but_the_value_depends_on_the_value() -> None:
         release = private_summary(point, SPD(2), sensitivity=CLAIM, epsilon=1.0, delta=1e-6, radius=3.0)
         fields = json.loads(release.to_json())
         assert fields.pop("value") == release.value.tolist()
+        assert fields.pop("draws") == [drawn.tolist() for drawn in release.draws]
         stored.append(fields)
     assert stored[0] == stored[1]
 

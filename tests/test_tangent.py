@@ -12,17 +12,16 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from cases import MANIFOLDS, every_manifold, longer, random_points
+from cases import MANIFOLDS, every_manifold, longer, planned, random_points
 from scipy import stats
 
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Product, Rotations, SPDLogEuclidean, Sphere
 from geodp.inputs import Array
-from geodp.measurement import Measurement
 from geodp.noise import exact
 from geodp.noise.flat import Family
 from geodp.noise.tangent import TangentMechanism, stretch_of_log, tangent_cost
 from geodp.privacy.notions import PureDP
-from geodp.statistics.mean import FrechetMean
+from geodp.statistics.frechet import Mean
 
 FAMILIES: tuple[Family, ...] = ("laplace", "gaussian")
 every_family = pytest.mark.parametrize("family", FAMILIES)
@@ -282,9 +281,9 @@ def test_without_positive_curvature_logarithms_never_take_points_apart(manifold:
 
 def rounding_allowed(ball: Ball) -> float:
     """What a measurement adds to the distance of coordinates for the rounding of either."""
-    hidden = Measurement(FrechetMean(ball), 50, PureDP(1.0)).hidden
-    assert hidden.tangent_sensitivity is not None
-    return 0.5 * (hidden.tangent_sensitivity - min(stretch_of_log(ball) * hidden.sensitivity, 2.0 * ball.reach))
+    bound = planned(Mean(ball), 50, PureDP(1.0)).bound
+    assert bound.tangent_sensitivity is not None
+    return 0.5 * (bound.tangent_sensitivity - min(stretch_of_log(ball) * bound.sensitivity, 2.0 * ball.reach))
 
 
 def mp_function(matrix: Any, function: Any) -> Any:

@@ -21,16 +21,15 @@ from sphinx.application import Sphinx
 
 import geodp
 from geodp import SPD, Ball, Euclidean, Grassmann, Hyperbolic, Manifold, PlanarShapes, Rotations, SPDLogEuclidean, Sphere
-from geodp.chain import plan_chain
 from geodp.noise import exact
-from geodp.noise.ambient import ambient_dimension
-from geodp.noise.choice import Candidate, Hidden, Unsuitable, candidates
+from geodp.noise.choice import Candidate, SensitivityBound, Unsuitable, candidates
 from geodp.noise.intrinsic import intrinsic_cost
 from geodp.noise.tangent import tangent_cost
 from geodp.noise.volume import mean_volume
-from geodp.planning import QUANTILES
+from geodp.plans import QUANTILES
 from geodp.privacy.notions import privacy_of
-from geodp.statistics.mean import FrechetMean
+from geodp.programs.chain import plan_chain
+from geodp.statistics.frechet import Mean
 
 #: The manifolds that the page offers, with examples of records.
 MANIFOLDS: dict[Manifold, str] = {
@@ -104,7 +103,7 @@ def table(manifold: Manifold, name: str) -> dict[str, Any]:
 
     def log_rounding(radius: float) -> Values:
         ball = Ball(manifold, manifold.origin, radius)
-        return np.log([FrechetMean(ball).tolerance, 16.0 * manifold.log_rounding(ball.center, ball.reach)])
+        return np.log([Mean(ball).tolerance(), 16.0 * manifold.log_rounding(ball.center, ball.reach)])
 
     return {
         "name": repr(manifold),
@@ -118,7 +117,7 @@ def table(manifold: Manifold, name: str) -> dict[str, Any]:
         "limit": limit if math.isfinite(limit) else None,
         "projected": math.pi / 3.0 if isinstance(manifold, Sphere) else (0.0 if bounded else None),
         "radii": [_nice(low + (high - low) * i / 100) for i in range(101)],
-        "ambient": ambient_dimension(Ball(manifold, manifold.origin, low)),
+        "ambient": manifold.dim + isinstance(manifold, Sphere) if isinstance(manifold, Sphere | SPD) else None,
         "power": power,
         "volume": fit(volume, 1e-9, farthest * (1.0 - 1e-12), 1e-11 if bounded else 1e-9),
         "rounding": fit(log_rounding, 0.99 * low, 1.01 * high, 1e-6),
@@ -152,12 +151,12 @@ def _unit(manifold: Manifold) -> dict[str, str] | None:
 def affordable(manifold: Manifold, epsilon: float, delta: float | None) -> list[tuple[float, float] | None]:
     """For each of the four mechanisms the largest ratio of sensitivity to scale, and its advantage; None if it cannot be used."""
     privacy = privacy_of(float(f"{epsilon:.3g}"), delta)
-    hidden = Hidden(manifold, 1.0, Ball(manifold, manifold.origin, 0.1), 1.0)
-    return [_affordable(candidate) for candidate in candidates(hidden, privacy)]
+    bound = SensitivityBound(manifold, 1.0, Ball(manifold, manifold.origin, 0.1), 1.0)
+    return [_affordable(candidate) for candidate in candidates(bound, privacy)]
 
 
 def _affordable(candidate: Candidate) -> tuple[float, float] | None:
-    manifold = candidate.hidden.manifold
+    manifold = candidate.bound.manifold
     try:
         ratio = candidate.ratio
     except Unsuitable:

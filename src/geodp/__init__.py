@@ -16,39 +16,49 @@ if TYPE_CHECKING:
     from geodp import data as data
     from geodp import files as files
     from geodp.auditing import AuditResult, audit
-    from geodp.chain import ChainPlan, plan_chain
-    from geodp.finding import private_ball
     from geodp.manifolds import (
         HPD,
         SPD,
+        Correlation,
         Euclidean,
         Grassmann,
         Hyperbolic,
         Manifold,
         PlanarShapes,
+        Poses,
         Product,
         Rotations,
+        Simplex,
+        SPDLogCholesky,
         SPDLogEuclidean,
         Sphere,
         Torus,
     )
     from geodp.manifolds.ball import Ball
     from geodp.noise.families import Gaussian, Laplace
-    from geodp.planning import Plan, plan
+    from geodp.planning import plan
     from geodp.privacy.ledger import BudgetExhausted, Ledger, LedgerError, LedgerLocked
     from geodp.privacy.notions import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
     from geodp.privacy.risk import Risk, risk
+    from geodp.programs.ball import private_ball
+    from geodp.programs.chain import ChainPlan, plan_chain
+    from geodp.programs.kmeans import private_kmeans
     from geodp.receipt import GroupedRelease, Release
     from geodp.records.dask_files import read_dask
     from geodp.records.dataset import Dataset
     from geodp.regions import compare, confidence_region
-    from geodp.release import private_coverage, private_mean, private_projected_mean, private_summary
+    from geodp.request import Plan, Request
     from geodp.session import Session
     from geodp.solver.compiling import compile
-    from geodp.spread import private_covariance, private_variance
-    from geodp.statistics.many import MeanResults, frechet_means
-    from geodp.statistics.mean import MeanResult, frechet_mean
+    from geodp.solver.many import MeanResults, frechet_means
+    from geodp.solver.mean import MeanResult, frechet_mean
+    from geodp.statistics.covariance import private_covariance
+    from geodp.statistics.coverage import private_coverage
+    from geodp.statistics.frechet import private_mean
+    from geodp.statistics.projected import private_projected_mean
     from geodp.statistics.sensitivity import sensitivity
+    from geodp.statistics.summary import private_summary
+    from geodp.statistics.variance import private_variance
 
 __all__ = [
     "HPD",
@@ -58,6 +68,7 @@ __all__ = [
     "Ball",
     "BudgetExhausted",
     "ChainPlan",
+    "Correlation",
     "Dataset",
     "Euclidean",
     "Gaussian",
@@ -74,13 +85,17 @@ __all__ = [
     "MeanResults",
     "Plan",
     "PlanarShapes",
+    "Poses",
     "Product",
     "PureDP",
     "Release",
+    "Request",
     "Risk",
     "Rotations",
+    "SPDLogCholesky",
     "SPDLogEuclidean",
     "Session",
+    "Simplex",
     "Sphere",
     "Torus",
     "ZeroConcentratedDP",
@@ -96,6 +111,7 @@ __all__ = [
     "private_ball",
     "private_covariance",
     "private_coverage",
+    "private_kmeans",
     "private_mean",
     "private_projected_mean",
     "private_summary",
@@ -111,14 +127,18 @@ _LATER = {
         (
             "HPD",
             "SPD",
+            "Correlation",
             "Euclidean",
             "Grassmann",
             "Hyperbolic",
             "Manifold",
             "PlanarShapes",
+            "Poses",
             "Product",
             "Rotations",
+            "SPDLogCholesky",
             "SPDLogEuclidean",
+            "Simplex",
             "Sphere",
             "Torus",
         ),
@@ -134,19 +154,24 @@ _LATER = {
     "Ledger": "geodp.privacy.ledger",
     "LedgerError": "geodp.privacy.ledger",
     "LedgerLocked": "geodp.privacy.ledger",
-    "MeanResult": "geodp.statistics.mean",
-    "frechet_mean": "geodp.statistics.mean",
-    "MeanResults": "geodp.statistics.many",
-    "frechet_means": "geodp.statistics.many",
-    **dict.fromkeys(("ChainPlan", "plan_chain"), "geodp.chain"),
-    "Plan": "geodp.planning",
+    "MeanResult": "geodp.solver.mean",
+    "frechet_mean": "geodp.solver.mean",
+    "MeanResults": "geodp.solver.many",
+    "frechet_means": "geodp.solver.many",
+    **dict.fromkeys(("ChainPlan", "plan_chain"), "geodp.programs.chain"),
+    **dict.fromkeys(("Plan", "Request"), "geodp.request"),
     "plan": "geodp.planning",
     **dict.fromkeys(("Release", "GroupedRelease"), "geodp.receipt"),
     "Dataset": "geodp.records.dataset",
-    "private_ball": "geodp.finding",
-    **dict.fromkeys(("private_mean", "private_summary", "private_coverage", "private_projected_mean"), "geodp.release"),
+    "private_ball": "geodp.programs.ball",
+    "private_mean": "geodp.statistics.frechet",
+    "private_summary": "geodp.statistics.summary",
+    "private_coverage": "geodp.statistics.coverage",
+    "private_projected_mean": "geodp.statistics.projected",
+    "private_variance": "geodp.statistics.variance",
+    "private_covariance": "geodp.statistics.covariance",
+    "private_kmeans": "geodp.programs.kmeans",
     **dict.fromkeys(("compare", "confidence_region"), "geodp.regions"),
-    **dict.fromkeys(("private_variance", "private_covariance"), "geodp.spread"),
     **dict.fromkeys(("PureDP", "ApproximateDP", "ZeroConcentratedDP", "GaussianDP"), "geodp.privacy.notions"),
     **dict.fromkeys(("Risk", "risk"), "geodp.privacy.risk"),
     "Session": "geodp.session",

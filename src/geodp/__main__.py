@@ -2,5 +2,5 @@
 
 from geodp.cli import main
 
-if __name__ == "__main__":  # processes of a study import this module, too
+if __name__ == "__main__":
     main()

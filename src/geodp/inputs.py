@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import reprlib
 import sys
@@ -15,16 +16,17 @@ Array = NDArray[np.float64]
 #: The unit of rounding bounds: the spacing of floats at 1.
 EPSILON = float(np.finfo(np.float64).eps)
 
-#: The range of lengths that callers may give: radii, sensitivities, target errors. Squares of lengths ``EPSILON`` times as long
-#: still have full precision, and the sum of the squares of 2^63 lengths does not overflow.
-SHORTEST, LONGEST = 1e-100, 1e100
-
+#: The shortest length that callers may give (radii, sensitivities, target errors): the square of a length ``EPSILON`` times as
+#: long still has full precision.
+SHORTEST = 1e-100
+#: The longest length that callers may give: the sum of the squares of 2^63 of them does not overflow.
+LONGEST = 1e100
 
 #: Counts and sizes that callers give are at most this: floats hold them, and so do 64 bits.
 MOST = 2**63
 
 
-def said(value: Any) -> str:
+def describe(value: Any) -> str:
     """A wrong argument, for an error message. Of collections only the type: somebody may have given records by mistake."""
     return reprlib.repr(value) if value is None or isinstance(value, str | int | float) else f"of type {type(value).__name__}"
 
@@ -40,7 +42,7 @@ def whole_number(value: Any, least: int, what: str, most: float = MOST) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{what} must be a whole number but is {said(value)}") from None
+        raise TypeError(f"{what} must be a whole number but is {describe(value)}") from None
     if number > most:
         raise ValueError(f"{what} must be at most 2^63")
     if number < least:
@@ -56,7 +58,7 @@ def real_number(value: Any, what: str) -> float:
     except OverflowError:
         raise ValueError(f"{what} is too large for a float") from None
     except ValueError:
-        raise ValueError(f"{what} must be a number but is {said(value)}") from None
+        raise ValueError(f"{what} must be a number but is {describe(value)}") from None
     except TypeError:
         raise TypeError(f"{what} must be a number but is of type {type(value).__name__}") from None
 
@@ -125,7 +127,7 @@ def refuse_unreadable(x: Any, name: str) -> None:
     if isinstance(x, np.ndarray | float | int | list | tuple | str):
         return
     kind = f"{type(x).__module__.partition('.')[0]}.{type(x).__name__}"
-    if _found(x, "is_meta") is True or (_is_of("jax", x) and type(x).__name__.endswith("Tracer")):
+    if _found(x, "is_meta") is True or (is_of(x, "jax") and type(x).__name__.endswith("Tracer")):
         raise TypeError(f"{name} is a {kind}, which has a shape but no numbers: use an array in memory, and not inside jax.jit")
     if _is_on_device(x):
         raise TypeError(
@@ -150,12 +152,12 @@ def _is_on_device(x: Any) -> bool:
 
 
 def _is_sparse(x: Any) -> bool:
-    if _is_of("torch", x):
+    if is_of(x, "torch"):
         return "sparse" in str(_found(x, "layout"))
     return hasattr(type(x), "nnz") and not hasattr(type(x), "__array__")  # SciPy and CuPy
 
 
-def _is_of(package: str, x: Any) -> bool:
+def is_of(x: Any, package: str) -> bool:
     """Whether a class of the package, or one derived from it, made ``x``. Other classes may mean something else by a name."""
     return any(kind.__module__.partition(".")[0] == package for kind in type(x).__mro__)
 
@@ -166,3 +168,11 @@ def _found(x: Any, name: str) -> Any:
         return getattr(x, name, None) if hasattr(type(x), name) else None
     except Exception:
         return None
+
+
+def callers_level() -> int:
+    """The stack level of the caller outside this package, which a warning points to."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "geodp":
+        level, frame = level + 1, frame.f_back
+    return level - 1

@@ -22,23 +22,27 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from matplotlib.figure import Figure
 
-from geodp.chain import ChainPlan
 from geodp.files.writing import write_whole
-from geodp.finding import BallRelease
 from geodp.inputs import Array
 from geodp.manifolds import SPD, Manifold, PlanarShapes, SPDLogEuclidean, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.notation import Notation
 from geodp.noise.tangent import stretch_of_log
-from geodp.planning import Plan, plan
+from geodp.planning import plan
 from geodp.privacy.ledger import Budget, Ledger
 from geodp.privacy.notions import Privacy
 from geodp.privacy.risk import Risk
-from geodp.receipt import SIMULATION, CoverageRelease, GroupedRelease, Release
+from geodp.programs.ball import BallRelease
+from geodp.programs.chain import ChainPlan
+from geodp.programs.kmeans import KMeansRelease
+from geodp.receipt import SIMULATION, GroupedRelease, Release
 from geodp.regions import Comparison, ConfidenceRegion
+from geodp.request import Plan
 from geodp.session import Session
 from geodp.showing import picture_kind
-from geodp.spread import Components, CovarianceRelease, VarianceRelease
+from geodp.statistics.covariance import Components, CovarianceRelease
+from geodp.statistics.coverage import CoverageRelease
+from geodp.statistics.variance import VarianceRelease
 
 if TYPE_CHECKING:
     from geodp.auditing import AuditResult
@@ -129,7 +133,7 @@ def _(chain: ChainPlan) -> Figure:
 
 
 def _error_against_n(ball: Ball, privacy: Privacy, around: int, notation: Notation) -> Figure:
-    """Expected error against the number of records: the release, every mechanism by itself, the paper's bound, ambient noise."""
+    """Expected error against the number of records."""
     counts = np.unique(np.geomspace(max(around / 30.0, 5.0), around * 30.0, 13).astype(int))
     found: list[Any] = []
     for n in counts:
@@ -139,12 +143,9 @@ def _error_against_n(ball: Ball, privacy: Privacy, around: int, notation: Notati
             continue
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    curves = [("this release", "expected_error", BLUE, "-"), ("bound of Reimherr et al. (2021)", "paper_error", ORANGE, "--")]
-    curves.append(("ambient noise (Euclidean)", "ambient_error", GREY, ":"))
-    for label, name, colour, line in curves:
-        points = [(p.n, getattr(p, name)) for p in found if getattr(p, name) is not None]
-        if points:
-            axes.loglog(*zip(*points, strict=True), line, color=colour, label=label, linewidth=2)
+    axes.loglog(
+        [each.n for each in found], [each.expected_error for each in found], color=BLUE, label="this release", linewidth=2
+    )
     axes.axvline(around, color="black", linewidth=0.8)
     axes.axhline(ball.radius, color=GREEN, linewidth=1, label=f"radius of the ball: {notation.length(ball.radius)}")
     axes.set(xlabel="number of records", ylabel="expected error", title=f"{ball.manifold}, radius {ball.radius:g}, {privacy}")
@@ -173,7 +174,7 @@ def privacy_loss(result: AuditResult, path: Path) -> None:
         above.stairs(shares, edges, color=colour, linestyle=line, linewidth=1.8, label=f"runs on the {name} data set")
     above.set(ylabel="share of the runs", yscale="log")
     verdict = "consistent" if result.consistent else "REFUTED"
-    title = f"{result.ball.manifold}, n = {result.n}, claimed {result.privacy}: {verdict}"
+    title = f"{result.manifold}, n = {result.n}, claimed {result.privacy}: {verdict}"
     if result.own_pair:
         figure.suptitle("NOT PRIVATE: this describes the records that were given", color=ORANGE, fontsize=11)
     above.set_title(f"{title}\n{result.number} is at least {result.lower:.3g} (confidence {result.confidence:g})", fontsize=11)
@@ -214,7 +215,7 @@ def trade_off(risks: dict[str, Risk], path: Path) -> None:
 
 
 def principal_geodesics(components: Components, path: Path, count: int = 3) -> None:
-    """Draw :meth:`geodp.spread.Components.plot` into a file, for the first ``count`` components."""
+    """Draw :meth:`geodp.statistics.covariance.Components.plot` into a file, for the first ``count`` components."""
     _save(_geodesics(components, count), path)
 
 
@@ -542,6 +543,17 @@ def _(release: BallRelease) -> Figure:
 
 
 @_figure.register
+def _(release: KMeansRelease) -> Figure:
+    (figure, places), chart = _panels(1, release.manifold.dim), _Chart(release.ball, release.notation, release.centers[0])
+    axes = figure.add_subplot(*places[0])
+    chart.disc(axes, np.zeros(2), release.ball.radius, GREY, "the public ball")
+    for place, count in zip(chart.places(release.centers), release.counts, strict=True):
+        axes.plot(*place, "o", label=f"about {max(0.0, count):.0f} {release.unit}s")
+    chart.label(axes, f"Private clusters on {release.manifold}", np.zeros(2), release.ball.radius)
+    return figure
+
+
+@_figure.register
 def _(release: Release) -> Figure:
     return before_and_after(release) if release.is_point else _number(release)
 
@@ -690,7 +702,7 @@ def _intervals(releases: dict[str, VarianceRelease]) -> Figure:
 
 @_figure.register
 def _(groups: GroupedRelease) -> Figure:
-    named = {str(name): release for name, release in groups.items()}
+    named: dict[str, Any] = {str(name): release for name, release in groups.items()}
     first = next(iter(named.values()))
     if isinstance(first, VarianceRelease):
         return _intervals({name: release for name, release in named.items() if isinstance(release, VarianceRelease)})

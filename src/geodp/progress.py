@@ -1,10 +1,11 @@
-"""How far long work has come: a bar in terminals and notebooks, gone when the work is done."""
+"""Progress of long work: a bar in terminals and notebooks, gone when the work is done, and a line a minute in logs."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -27,16 +28,32 @@ def followed(progress: Progress | bool | None, title: str) -> Iterator[Progress 
 
 
 def progress_bar(title: str) -> AbstractContextManager[Progress]:
-    """A bar in a notebook, or on the error stream if that is a terminal.
+    """A bar in a notebook, or on the error stream if that is a terminal; elsewhere a line a minute, as in the log of a job.
 
-    It counts the first pass over the records, and not the passes, which depend on the data.
+    A bar counts the first pass over the records, and not the passes, which depend on the data. A log is kept, so a line has no
+    number of records either, which may be private.
     """
     from rich.console import Console
 
     console = Console(stderr=True)
     if console.is_jupyter:
         return _in_notebook(title)
-    return _in_terminal(title, console) if console.is_terminal else nullcontext(lambda iteration, done, total: None)
+    return _in_terminal(title, console) if console.is_terminal else _in_log(title)
+
+
+@contextmanager
+def _in_log(title: str) -> Iterator[Progress]:
+    start, lines = time.monotonic(), 0
+
+    def show(iteration: int, done: int, total: int | None) -> None:
+        nonlocal lines
+        minutes = int((time.monotonic() - start) // 60.0)
+        if minutes > lines:
+            lines = minutes
+            where = "in the first pass over the records" if iteration == 1 else "the first pass is done"
+            print(f"{title}: {minutes} min, {where}", file=sys.stderr, flush=True)
+
+    yield show
 
 
 @contextmanager

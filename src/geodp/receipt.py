@@ -1,39 +1,35 @@
-"""The result of a release: a value and its receipt, and how receipts are stored and read. All of it is public."""
+"""What comes out of a request: a value with its receipt, which prints itself and is stored as JSON. All of it is public.
+
+*A receipt* is the request, the number of members, and the draws. Everything else follows from these: :func:`replay` advances the
+flow of the request with the stored draws. So a receipt is read by making it again and comparing every field, and no second
+description of a release exists.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from typing import Any, NamedTuple, final, get_args
+from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 
 from geodp._version import __version__
-from geodp.files import parse_manifold
+from geodp.fields import plain, read
 from geodp.inputs import Array, is_line
-from geodp.manifolds import Euclidean, Manifold
+from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.notation import Notation
-from geodp.noise.flat import Family
-from geodp.noise.intrinsic import IntrinsicMechanism, intrinsic_cost
-from geodp.noise.mechanism import Mechanism
-from geodp.noise.tangent import TangentMechanism, stretch_of_log, tangent_cost
-from geodp.privacy.cost import Cost, PureCost, compose, cost_from_dict, cost_of
-from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
-from geodp.privacy.notions import Privacy, privacy_of
-from geodp.privacy.splitting import halves, set_aside
+from geodp.manifolds.notation import Notation, in_layout
+from geodp.noise.mechanism import Mechanism, Noise
+from geodp.privacy.cost import Cost
+from geodp.privacy.neighbours import Unit
+from geodp.privacy.notions import Privacy
+from geodp.request import Flow, Plan, Request, Resize, Statistic, cost_of_groups, follow
 from geodp.showing import Row, Shown, as_text, table_html
-from geodp.statistics.counts import Count, Coverage
-from geodp.statistics.mean import FrechetMean
-from geodp.statistics.projected import ProjectedMean
-from geodp.statistics.sensitivity import Bound
-from geodp.statistics.statistic import ClaimedSummary, Statistic
-from geodp.verdict import SAYS_NOTHING, against_spread, verdict
+from geodp.verdict import SAYS_NOTHING, against_spread, says_nothing, verdict
 
 EXACT = "exact"
 SIMULATED = "simulated"
@@ -44,68 +40,50 @@ SCHEMA = "urn:geodp:release:1"
 QUANTILES = (0.5, 0.95)
 #: The first line of everything made from reproducible bits.
 SIMULATION = "SIMULATION - NOT PRIVATE: do not publish this"
-#: The part of the privacy for a noisy count, if the number of records is private.
-COUNT_SHARE = 0.1
 
 #: What a group may be called.
 Name = str | int | float | bool
 
-#: A receipt as JSON.
-Stored = dict[str, Any]
-
-
-def parts_of(privacy: Privacy, counted: bool, coverage: float) -> tuple[list[Privacy], Privacy]:
-    """The parts of the privacy for the counts in a release (records first, then coverage), and the rest."""
-    return set_aside(privacy, [COUNT_SHARE] * counted + [coverage] * (coverage > 0.0))
-
-
-def used(noise: Mechanism, count: Array, least: int) -> int:
-    """How many members to use after a noisy count, with a margin so that members are dropped rather than added.
-
-    An added member is invalid, so it counts as the centre of the ball and would pull the mean towards it.
-    """
-    return max(least, math.floor(float(count[0]) - noise.error_quantile(0.9)))
-
 
 @dataclass(frozen=True, eq=False)
-class Release(Shown):
-    """A private summary and how it was made: public parameters and nothing else.
+class Receipt(Shown):
+    """What a request gave: the number of members, and the draws from which everything released follows.
 
-    ``print`` shows a receipt; :meth:`to_json` and :meth:`from_json` store and restore it. ``cost`` has the whole privacy curve.
-
-    >>> import numpy as np
-    >>> from geodp import SPD, Ball, private_mean
-    >>> release = private_mean(np.tile(np.eye(2), (1000, 1, 1)), Ball(SPD(2), np.eye(2), radius=1.0), epsilon=1.0)
-    >>> round(release.error_quantile(0.95), 4)  # known before the draw: the value is within this with probability 95%
-    0.0126
-    >>> np.array_equal(Release.from_json(release.to_json()).value, release.value)
-    True
+    ``print`` shows it; :meth:`to_json` and :meth:`from_json` store and restore it.
     """
 
-    value: Array
-    privacy: Privacy
-    noise: Mechanism
-    statistic: Statistic
+    request: Request
+    #: The number of members that were used; None for a claimed summary.
     n: int | None
-    sensitivity: float
-    tolerance: float
-    numerics: str
-    grid: float | None
+    draws: tuple[Array, ...]
+    #: Whether the bits were reproducible, so that nothing is private.
+    simulated: bool = False
     dataset: str | None = None
     charge: int | None = None
-    neighbours: str = REPLACE_ONE
-    #: What ``n`` counts: records or persons.
-    unit: Unit = "record"
-    #: The vector that the value was computed from, if it is not the value itself.
-    vector: Array | None = None
-    #: The noisy count of records or persons, if their number is private; ``n`` of them were used.
-    count: Release | None = None
-    #: Noisy counts of the valid records and of those in the ball, if requested, and their part of the privacy.
-    coverage: CoverageRelease | None = None
-    coverage_share: float = 0.0
     #: The layout of the records, if they were read from columns. The release is written in it too.
     written: Notation | None = None
     version: str = __version__
+    #: What the flow made of the draws, if that is known already.
+    made: Any = field(default=None, repr=False)
+
+    def __eq__(self, other: object) -> bool:
+        return self.to_json() == other.to_json() if isinstance(other, Receipt) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.request, self.n, self.charge))
+
+    @cached_property
+    def result(self) -> Any:
+        """What follows from the draws; the kind of statistic says what it is."""
+        return self.made if self.made is not None else replay(self.request, self.n, self.draws, exact=False)
+
+    @property
+    def statistic(self) -> Statistic:
+        return self.request.statistic
+
+    @property
+    def privacy(self) -> Privacy:
+        return self.request.privacy
 
     @property
     def notation(self) -> Notation:
@@ -115,50 +93,26 @@ class Release(Shown):
     @property
     def manifold(self) -> Manifold:
         """The manifold of the records, and of the value if it is a point."""
-        place = self.statistic.place
-        return place.manifold if isinstance(place, Ball) else place
+        return self.request.manifold
 
     @property
-    def ball(self) -> Ball | None:
-        """The public ball of the records, if there is one."""
-        place = self.statistic.place
-        return place if isinstance(place, Ball) else None
+    def neighbours(self) -> str:
+        """The neighbours in words."""
+        return self.request.protects
 
     @property
-    def bound(self) -> Bound | None:
-        """The sensitivity bound of a mean; None for a summary whose sensitivity is the caller's claim."""
-        return self.statistic.bound if isinstance(self.statistic, FrechetMean) else None
-
-    @property
-    def mechanism(self) -> str:
-        return self.noise.name
-
-    @property
-    def scale(self) -> float:
-        return self.noise.scale
-
-    @property
-    def projected(self) -> bool:
-        return self.noise.projected
+    def unit(self) -> Unit:
+        """What ``n`` counts: records or persons."""
+        return self.request.unit
 
     @property
     def cost(self) -> Cost:
-        """What the release spends in every notion of privacy, including the counts that are part of it."""
-        return cost_of_parts([*(part.cost for part in self._parts), self._own_cost], self.privacy)
+        """What was spent in every notion of privacy, all parts together."""
+        return self.request.cost(self._at_least_one)
 
     @property
-    def _own_cost(self) -> Cost:
-        # if the number of records was drawn first, the noise was not yet known when the budget was charged
-        return self.noise.cost if self.count is None else cost_of(self._own_privacy)
-
-    @property
-    def _own_privacy(self) -> Privacy:
-        """The part of the privacy that was spent on the value itself."""
-        return parts_of(self.privacy, self.count is not None, self.coverage_share)[1]
-
-    @property
-    def _parts(self) -> list[Release]:
-        return [part for part in (self.count, self.coverage) if part is not None]
+    def _at_least_one(self) -> int:
+        return max(1, self.n or 1)
 
     @property
     def epsilon(self) -> float | None:
@@ -183,7 +137,173 @@ class Release(Shown):
     @property
     def private(self) -> bool:
         """Whether the noise came from the exact sampler and the operating system's entropy."""
-        return self.numerics == EXACT
+        return not self.simulated
+
+    @property
+    def numerics(self) -> str:
+        return SIMULATED if self.simulated else EXACT
+
+    @cached_property
+    def count(self) -> Release | None:
+        """The noisy count of records or persons, if their number is private; ``n`` of them were used."""
+        return None if self.request.count is None else self._part(self.request.count, None, 0)
+
+    @cached_property
+    def coverage(self) -> Any:
+        """Noisy counts of the valid records and of those in the ball, if they were asked for."""
+        covering = self.request.covering
+        return None if covering is None else self._part(covering, self.n, int(self.request.counted))
+
+    def _part(self, request: Request, n: int | None, place: int) -> Any:
+        kind = request.statistic.release or Release
+        return kind(request, n, (self.draws[place],), self.simulated, version=self.version, written=self.written)
+
+    # ------------------------------------------------------------------ JSON
+
+    def to_json(self) -> str:
+        """The release as JSON text."""
+        return json.dumps(self.document(), indent=2)
+
+    def document(self) -> dict[str, Any]:
+        """The receipt for JSON: what it is about, what was released, and at the end what everything else follows from."""
+        spends = {name: _finite(getattr(self.cost, name)) for name in ("epsilon", "rho", "mu", "advantage")}
+        return {
+            "geodp": self.version,
+            "summary": self.statistic.kind,
+            "private": self.private,
+            "numerics": self.numerics,
+            **self.privacy.parameters(),
+            "notion": self.privacy.words,
+            "cost": {**self.cost.to_dict(), "spends": spends},
+            "neighbours": self.neighbours,
+            "unit": self.unit,
+            "n": self.n,
+            "manifold": repr(self.manifold),
+            **self.released(),
+            **self._in_layout(),
+            "dataset": self.dataset,
+            "charge": self.charge,
+            "request": plain(self.request),
+            "draws": [drawn.tolist() for drawn in self.draws],
+        }
+
+    def released(self) -> dict[str, Any]:
+        """What was released and what follows from it, for JSON."""
+        raise NotImplementedError
+
+    def points(self) -> dict[str, Array]:
+        """The points of the manifold in the release, by name."""
+        return {}
+
+    def lengths(self) -> dict[str, float]:
+        """The geodesic lengths in the release, by name."""
+        return {}
+
+    def _in_layout(self) -> dict[str, Any]:
+        return in_layout(self.notation, self.points(), self.lengths())
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The release that :meth:`to_json` stored. A ``ValueError`` names the first field that does not follow from the rest."""
+        found = receipt_from_json(text)
+        if not isinstance(found, cls):
+            raise ValueError(f"this is not the JSON text of a {_name_of(cls)}: it is one of a {_name_of(type(found))}")
+        return found
+
+    # ------------------------------------------------------------------ showing
+
+    def head(self) -> str:
+        return f"PRIVATE {self.statistic.kind.upper()}" if self.private else SIMULATION
+
+    def about_privacy(self) -> list[Row]:
+        return [
+            ("privacy", f"{self.privacy}, {self.privacy.words}; neighbours: {self.neighbours}"),
+            ("cost", cost_in_words(self.cost)),
+        ]
+
+    def about_budget(self) -> list[Row]:
+        kept = f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"
+        return [("budget", kept), ("geodp", self.version)]
+
+    def about_members(self) -> list[Row]:
+        """How many records or persons there were."""
+        if self.count is not None:
+            number, away = round(float(self.count.value[0])), self.count.error_quantile(0.95)
+            return [(f"{self.unit}s", f"about {number}, within {away:.3g} with probability 95%; {self.n} were used")]
+        return [] if self.n is None else [(f"{self.unit}s", f"{self.n}")]
+
+
+@dataclass(frozen=True, eq=False)
+class Release(Receipt):
+    """A private summary and how it was made: public parameters and nothing else.
+
+    ``print`` shows a receipt; :meth:`to_json` and :meth:`from_json` store and restore it. ``cost`` has the whole privacy curve.
+
+    >>> import numpy as np
+    >>> from geodp import SPD, Ball, private_mean
+    >>> release = private_mean(np.tile(np.eye(2), (1000, 1, 1)), Ball(SPD(2), np.eye(2), radius=1.0), epsilon=1.0)
+    >>> round(release.error_quantile(0.95), 4)  # known before the draw: the value is within this with probability 95%
+    0.0126
+    >>> Release.from_json(release.to_json()) == release
+    True
+    """
+
+    @property
+    def plan(self) -> Plan:
+        return self.request.plan(self._at_least_one)
+
+    @property
+    def value(self) -> Array:
+        """What was released."""
+        found: Array = self.result
+        return found
+
+    @property
+    def vector(self) -> Array:
+        """What was drawn: the value, or the numbers that it was computed from."""
+        return self.draws[-1]
+
+    @property
+    def noise(self) -> Mechanism:
+        found: Mechanism = self.plan.noise
+        return found
+
+    @property
+    def ball(self) -> Ball | None:
+        """The public ball of the records, if there is one."""
+        place = self.statistic.place
+        return place if isinstance(place, Ball) else None
+
+    @property
+    def bound(self) -> str | None:
+        """The sensitivity bound of a mean; None for other statistics."""
+        return getattr(self.statistic, "bound", None)
+
+    @property
+    def sensitivity(self) -> float:
+        return self.plan.sensitivity
+
+    @property
+    def tolerance(self) -> float:
+        """A bound on the numerical error of the computed value."""
+        return self.plan.tolerance
+
+    @property
+    def mechanism(self) -> str:
+        return self.noise.name
+
+    @property
+    def scale(self) -> float:
+        return self.noise.scale
+
+    @property
+    def grid(self) -> float | None:
+        """Exact draws were rounded to multiples of this."""
+        return None if self.simulated else self.noise.grid
+
+    @property
+    def projected(self) -> bool:
+        return self.noise.projected
 
     @property
     def truth(self) -> str:
@@ -211,26 +331,26 @@ class Release(Shown):
     @property
     def says_nothing(self) -> bool:
         """Whether the expected error exceeds the radius of the ball, so that the release says no more than its centre."""
-        return self.n == 0 or says_nothing(self.noise, self.statistic.ball)
+        return self.n == 0 or says_nothing(self.noise, self.statistic.hull)
 
     def verdict(self, spread: Release | None = None) -> str:
         """One line on what the error means, compared with the radius of the ball and, if given, with the released ``spread``.
 
         The spread is a variance or covariance of the same records.
         """
-        said = self._verdict()
+        words = self._verdict()
         deviation = None if spread is None else spread.deviation
         if deviation is not None and self.n and not self.says_nothing:
-            said = f"{said}; {against_spread(self.expected_error(), deviation, self.n, self.unit)}"
+            words = f"{words}; {against_spread(self.expected_error(), deviation, self.n, self.unit)}"
         if self.coverage is not None:
-            return f"careful: {self.coverage.remark}; as to noise, {said}" if self.coverage.remark else said
-        if isinstance(self.statistic, FrechetMean) and not self.says_nothing:
+            return f"careful: {self.coverage.remark}; as to noise, {words}" if self.coverage.remark else words
+        if self.statistic.cover is not None and not self.says_nothing:
             # a wrong column makes a mean that is as precise as any
-            return f"{said}; how many {self.unit}s were valid and in the ball was not checked"
-        return said
+            return f"{words}; how many {self.unit}s were valid and in the ball was not checked"
+        return words
 
     def _verdict(self) -> str:
-        ball = self.statistic.ball
+        ball = self.statistic.hull
         if self.says_nothing:
             return SAYS_NOTHING
         if ball is None:
@@ -242,134 +362,75 @@ class Release(Shown):
         """The released standard deviation of the records, if this is a release of one."""
         return None
 
-    def lengths(self) -> dict[str, float]:
-        """The geodesic lengths in the release, by name."""
-        radius = {} if self.ball is None else {"radius": self.ball.radius}
-        return {**radius, **self._error_lengths()}
-
-    def _error_lengths(self) -> dict[str, float]:
-        return {"expected_error": self.expected_error(), "error_95": self.error_quantile(0.95)}
-
-    def to_json(self) -> str:
-        """The release as JSON text."""
-        ball = self.ball
-        errors = {"expected": self.expected_error(), **{f"{q:g}": self.error_quantile(q) for q in QUANTILES}}
-        cost = {
-            **self.cost.to_dict(),
-            "spends": {name: _finite(getattr(self.cost, name)) for name in ("epsilon", "rho", "mu", "advantage")},
-        }
-        return json.dumps(
-            {
-                "geodp": self.version,
-                "summary": self.statistic.kind,
-                "mechanism": self.mechanism,
-                "private": self.private,
-                "numerics": self.numerics,
-                **self.privacy.parameters(),
-                "notion": self.privacy.words,
-                "cost": cost,
-                "neighbours": self.neighbours,
-                "unit": self.unit,
-                "n": self.n,
-                "manifold": repr(self.manifold),
-                "center": None if ball is None else ball.center.tolist(),
-                "radius": None if ball is None else ball.radius,
-                "bound": self.bound,
-                "sensitivity": self.sensitivity,
-                "tolerance": self.tolerance,
-                "scale": self.scale,
-                "grid": self.grid,
-                "projected": self.projected,
-                "error": errors,
-                "verdict": self.verdict(),
-                "dataset": self.dataset,
-                "charge": self.charge,
-                "value": self.value.tolist(),
-                **self._in_layout(),
-                **({} if self.vector is None else {"vector": self.vector.tolist()}),
-                **({} if self.count is None else {"count": json.loads(self.count.to_json())}),
-                **({} if self.coverage is None else {"coverage": json.loads(self.coverage.to_json())}),
-                **({} if self.coverage is None else {"coverage_share": self.coverage_share}),
-                **({} if not self._parts else {"noise_cost": self.noise.cost.to_dict()}),
-            },
-            indent=2,
-        )
-
-    def _in_layout(self) -> dict[str, Any]:
-        """The points and lengths of the release in the layout of the records and in units, for JSON."""
-        points = {"value": self.value} if self.is_point else {}
-        return in_layout(self.notation, {**points, **({} if self.ball is None else {"center": self.ball.center})}, self.lengths())
-
     @property
     def is_point(self) -> bool:
         """Whether the value is a point of the manifold, and not a number, counts or a matrix."""
-        return self.statistic.kind in _POINTS
+        return self.statistic.is_point
 
-    @classmethod
-    def from_json(cls, text: str) -> Release:
-        """The release that :meth:`to_json` stored, also in an older version. A ``ValueError`` names the first invalid field."""
-        wrong: str | None = "pass what Release.to_json returned"
-        try:
-            stored: dict[str, Any] = json.loads(text)
-            wrong = _first_invalid(stored) or _about_whom(stored)
-            if wrong is None:
-                release = _restored(stored)
-                _check_derived(stored, release)
-                return release
-        except _InvalidField as reason:
-            wrong = str(reason)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
-            pass
-        # no field is quoted: the text may be anything, such as a file of records
-        raise ValueError(f"this is not the JSON text of a release: {wrong or 'its fields contradict each other'}")
+    def points(self) -> dict[str, Array]:
+        return {**({"value": self.value} if self.is_point else {}), **({} if self.ball is None else {"center": self.ball.center})}
 
-    def head(self) -> str:
-        return f"PRIVATE {self.statistic.kind.upper()}" if self.private else SIMULATION
+    def lengths(self) -> dict[str, float]:
+        return {**({} if self.ball is None else {"radius": self.ball.radius}), **self.error_lengths()}
+
+    def error_lengths(self) -> dict[str, float]:
+        return {"expected_error": self.expected_error(), "error_95": self.error_quantile(0.95)}
+
+    def released(self) -> dict[str, Any]:
+        ball, parts = self.ball, {"count": self.count, "coverage": self.coverage}
+        return {
+            "center": None if ball is None else ball.center.tolist(),
+            "radius": None if ball is None else ball.radius,
+            "bound": self.bound,
+            "mechanism": self.mechanism,
+            "sensitivity": self.sensitivity,
+            "tolerance": self.tolerance,
+            "scale": self.scale,
+            "grid": self.grid,
+            "projected": self.projected,
+            "error": {"expected": self.expected_error(), **{f"{q:g}": self.error_quantile(q) for q in QUANTILES}},
+            "verdict": self.verdict(),
+            "value": self.value.tolist(),
+            **{name: part.document() for name, part in parts.items() if part is not None},
+            **({"coverage_share": self.request.coverage} if self.coverage is not None else {}),
+            **({"noise_cost": self.noise.cost.to_dict()} if any(parts.values()) else {}),
+        }
 
     def rows(self) -> list[Row]:
-        rows = [
-            *self._results(),
-            ("privacy", f"{self.privacy}, {self.privacy.words}; neighbours: {self.neighbours}"),
-            ("cost", cost_in_words(self.cost)),
-            *self._errors(),
+        source = f", bound: {self.bound}" if self.bound else ""
+        if not self.statistic.of_records:
+            source = ", as claimed by the caller, not checked"
+        projected = f"; projected onto the ball: {'yes' if self.projected else 'no'}" if self.statistic.hull else ""
+        rounded = (
+            "floating-point simulation" if self.grid is None else f"exact arithmetic, rounded to multiples of {self.grid:.3g}"
+        )
+        return [
+            *self.about_value(),
+            *self.about_privacy(),
+            *self.about_error(),
             ("verdict", self.verdict()),
             ("manifold", repr(self.manifold)),
             *about_ball(self.ball, self.notation),
-        ]
-        rows += self._about_records()
-        claimed = isinstance(self.statistic, ClaimedSummary)
-        source = ", as claimed by the caller, not checked" if claimed else f", bound: {self.bound}" if self.bound else ""
-        projected = f"; projected onto the ball: {'yes' if self.projected else 'no'}" if self.statistic.ball else ""
-        rows += [
+            *self.about_members(),
+            *self._about_coverage(),
             ("mechanism", f"{self.mechanism}, scale {self.scale:.6g}{projected}"),
             ("sensitivity", f"{self.sensitivity:.6g}{source}; numerical error at most {self.tolerance:.2g}"),
-            (
-                "numerics",
-                f"exact arithmetic, rounded to multiples of {self.grid:.3g}" if self.private else "floating-point simulation",
-            ),
-            ("budget", f"data set {self.dataset!r}, charge {self.charge}" if self.dataset else "not kept in a ledger"),
-            ("geodp", self.version),
+            ("numerics", rounded),
+            *self.about_budget(),
         ]
-        return rows
 
-    def _about_records(self) -> list[Row]:
-        rows = []
-        if self.count is not None:
-            number, away = round(float(self.count.value[0])), self.count.error_quantile(0.95)
-            rows.append((f"{self.unit}s", f"about {number}, within {away:.3g} with probability 95%; {self.n} were used"))
-        elif self.n is not None:
-            rows.append((f"{self.unit}s", f"{self.n}"))
+    def _about_coverage(self) -> list[Row]:
         if self.coverage is not None:
-            rows += [*self.coverage._results(), *(("", text) for _, text in self.coverage._errors())]
-        elif isinstance(self.statistic, FrechetMean):
-            rows.append(("coverage", f"nothing is known about how many {self.unit}s were valid or in the ball"))
-        return rows
+            return [*self.coverage.about_value(), *(("", text) for _, text in self.coverage.about_error())]
+        if self.statistic.cover is not None:
+            return [("coverage", f"nothing is known about how many {self.unit}s were valid or in the ball")]
+        return []
 
-    def _results(self) -> list[Row]:
+    def about_value(self) -> list[Row]:
         """The rows of the receipt with the released values."""
         return about_point("value", self.value, self.notation)
 
-    def _errors(self) -> list[Row]:
+    def about_error(self) -> list[Row]:
         """The rows of the receipt with the error."""
         within, away = (self.notation.length(length) for length in (self.error_quantile(0.95), self.expected_error()))
         return [
@@ -378,97 +439,148 @@ class Release(Shown):
         ]
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class CoverageRelease(Release):
-    """Noisy counts: how many records are points of the manifold, and how many are in the ball."""
+class Receipts(Shown):
+    """Several releases with one charge: what receipts of groups and of chains have in common."""
+
+    request: Request
+
+    if TYPE_CHECKING:
+        # fields or properties of both
+
+        @property
+        def dataset(self) -> str | None: ...
+        @property
+        def charge(self) -> int | None: ...
+        @property
+        def version(self) -> str: ...
+        @property
+        def cost(self) -> Cost:
+            """What all releases spend together, in every notion of privacy."""
+
+    def __eq__(self, other: object) -> bool:
+        return self.to_json() == other.to_json() if isinstance(other, Receipts) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # groups are a mapping, like a dictionary
 
     @property
-    def valid(self) -> int:
-        """About how many records are points of the manifold."""
-        return self._count(0)
+    def parts(self) -> Iterable[Any]:
+        """The releases, in order."""
+        raise NotImplementedError
 
     @property
-    def inside(self) -> int:
-        """About how many records are points in the ball."""
-        return self._count(1)
-
-    def _count(self, i: int) -> int:
-        # a count is between 0 and n, so a noisy count outside is cut off
-        return int(np.clip(np.round(self.value[i]), 0, self.n))
+    def privacy(self) -> Privacy:
+        return self.request.privacy
 
     @property
-    def remark(self) -> str:
-        """A warning about a mean of these records, if the counts call for one; else an empty text."""
-        n, error = self.n or 0, self.error_quantile(0.95)
-        if self.value[0] + error < 0.9 * n:
-            return f"only about {self.valid} of {n} {self.unit}s are points of {self.manifold}, so check which columns were read"
-        if self.value[1] + error < 0.95 * n:
-            return f"only about {self.inside} of {n} {self.unit}s are in the ball, and the others were moved to its edge"
-        return ""
+    def neighbours(self) -> str:
+        return self.request.protects
 
-    def _verdict(self) -> str:
-        return self.remark or "no sign that many records are invalid or outside the ball"
+    @property
+    def private(self) -> bool:
+        return all(release.private for release in self.parts)
 
-    def _error_lengths(self) -> dict[str, float]:
-        return {}
+    def to_json(self) -> str:
+        """The releases as JSON text."""
+        return json.dumps(self.document(), indent=2)
 
-    def _results(self) -> list[Row]:
+    def document(self) -> dict[str, Any]:
+        return {
+            "geodp": self.version,
+            "private": self.private,
+            **self.privacy.parameters(),
+            "notion": self.privacy.words,
+            "cost": self.cost.to_dict(),
+            "neighbours": self.neighbours,
+            "dataset": self.dataset,
+            "charge": self.charge,
+            "request": plain(self.request),
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The releases that :meth:`to_json` stored; raises a ``ValueError`` for other text."""
+        found = receipt_from_json(text)
+        if not isinstance(found, cls):
+            raise ValueError(f"this is not the JSON text of a {_name_of(cls)}: it is one of a {_name_of(type(found))}")
+        return found
+
+    def about_privacy(self) -> list[Row]:
         return [
-            ("valid", f"about {self.valid} of {self.n} {self.unit}s are points of {self.manifold}"),
-            ("inside", f"about {self.inside} are in the ball"),
+            ("privacy", f"{self.privacy}, {self.privacy.words}, for all of them; neighbours: {self.neighbours}"),
+            ("cost", cost_in_words(self.cost)),
         ]
 
-    def _errors(self) -> list[Row]:
-        return [("error", f"both within {self.error_quantile(0.95):.3g} of the true counts with probability 95%")]
-
 
 @final
 @dataclass(frozen=True, eq=False)
-class ProjectedRelease(Release):
-    """A projected mean: the point nearest to a noisy mean vector, with an error that follows from the vector."""
+class ChainRelease(Receipts):
+    """The releases of a chain, charged together: each was requested with what the earlier ones released.
 
-    def error_quantile(self, q: float) -> float:
-        """A geodesic distance that contains the projected mean of the records with probability ``q``.
+    What the last of them has, such as its value, is found here too.
+    """
 
-        Noise moved the mean vector by at most a quantile of its length, so the true vector is that close to the released
-        one. ``turn`` of :class:`geodp.manifolds.Embedding` says how far apart their nearest points can be. The result is at most
-        the diameter of the space, which says nothing.
-        """
-        assert isinstance(self.statistic, ProjectedMean)
-        assert self.vector is not None
-        reach = self.noise.error_quantile(q) + self.tolerance
-        return min(self.statistic.embedding.turn(self.vector, reach), self.manifold.diameter)
+    steps: tuple[Any, ...]
 
-    def expected_error(self) -> float:
-        """The mean of :meth:`error_quantile` over all probabilities: a bound on the expected distance."""
-        return self._expected_error
-
-    @cached_property
-    def _expected_error(self) -> float:
-        levels = (np.arange(64) + 0.5) / 64.0
-        return float(np.mean([self.error_quantile(float(q)) for q in levels]))
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "steps":
+            raise AttributeError(name)
+        return getattr(self.steps[-1], name)
 
     @property
-    def says_nothing(self) -> bool:
-        """Whether noise of an ordinary size could have turned the mean anywhere."""
-        return self.error_quantile(0.95) >= self.manifold.diameter
+    def parts(self) -> Iterable[Any]:
+        return self.steps
 
-    def _errors(self) -> list[Row]:
-        return [] if self.says_nothing else super()._errors()
+    @property
+    def cost(self) -> Cost:
+        return self.request.cost(1)
 
-    def _verdict(self) -> str:
-        if self.says_nothing:
-            return "this release cannot tell any direction: the records point everywhere, or are too few"
-        return verdict(self.expected_error(), self.error_quantile(0.95), self.manifold.diameter, "the largest distance there is")
+    @property
+    def dataset(self) -> str | None:
+        return self.steps[-1].dataset
+
+    @property
+    def charge(self) -> int | None:
+        return self.steps[-1].charge
+
+    @property
+    def version(self) -> str:
+        return self.steps[-1].version
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The public numbers of members for which the last step was planned: that of each group, or the only one."""
+        last = self.steps[-1]
+        each = list(last.values()) if isinstance(last, GroupedRelease) else [last]
+        return tuple(1 if one.request.counted else max(1, one.n or 0) for one in each)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "summary": self.request.statistic.kind,
+            **super().document(),
+            "releases": [each.document() for each in self.steps],
+        }
+
+    def __str__(self) -> str:
+        return "\n\n".join([as_text(self.head(), self.about_privacy()), *map(str, self.steps)])
+
+    def _repr_html_(self) -> str:
+        return super()._repr_html_() + "".join(each._repr_html_() for each in self.steps)
+
+    def head(self) -> str:
+        return "PRIVATE RELEASES, ONE AFTER THE OTHER" if self.private else SIMULATION
+
+    def rows(self) -> list[Row]:
+        return self.about_privacy()
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class GroupedRelease(Shown, Mapping[Name, Release]):
+class GroupedRelease(Receipts, Mapping[Name, Receipt]):
     """One release for each group, by its name. They were charged together: every record, or person, is in only one group.
 
-    If labels are private, a replacement may change two groups, so all together cost as much as two of the releases.
+    If labels are private, a replacement may change two groups, so all together cost as much as two of the releases. If a person
+    may be in all groups, each release has an equal part of the privacy.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere, private_mean
@@ -478,14 +590,12 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
     ({'a': 200, 'b': 400}, 1.0)
     """
 
-    releases: Mapping[Name, Release]
-    privacy: Privacy
-    neighbours: str
+    releases: Mapping[Name, Any]
     dataset: str | None = None
     charge: int | None = None
     version: str = __version__
 
-    def __getitem__(self, name: Name) -> Release:
+    def __getitem__(self, name: Name) -> Any:
         return self.releases[name]
 
     def __iter__(self) -> Iterator[Name]:
@@ -494,90 +604,28 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
     def __len__(self) -> int:
         return len(self.releases)
 
+    __eq__ = Receipts.__eq__
+
+    @property
+    def parts(self) -> Iterable[Any]:
+        return self.values()
+
     @property
     def cost(self) -> Cost:
-        """What all releases spend together, in every notion of privacy."""
-        return cost_of_groups([release.cost for release in self.values()], self.privacy, self.halved)
+        return cost_of_groups([release.cost for release in self.values()], self.request)
 
-    @property
-    def halved(self) -> bool:
-        """Whether each group has half of the privacy."""
-        return any(release.privacy != self.privacy for release in self.values())
-
-    @property
-    def private(self) -> bool:
-        return all(release.private for release in self.values())
-
-    def to_json(self) -> str:
-        """The releases as JSON text."""
-        return json.dumps(
-            {
-                "geodp": self.version,
-                "summary": "groups",
-                "private": self.private,
-                **self.privacy.parameters(),
-                "notion": self.privacy.words,
-                "cost": self.cost.to_dict(),
-                "neighbours": self.neighbours,
-                "dataset": self.dataset,
-                "charge": self.charge,
-                "groups": [{"name": name, "release": json.loads(release.to_json())} for name, release in self.items()],
-            },
-            indent=2,
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> GroupedRelease:
-        """The releases that :meth:`to_json` stored; raises a ``ValueError`` for other text."""
-        try:
-            stored = json.loads(text)
-            privacy = privacy_of(*(stored.get(name) for name in ("epsilon", "delta", "rho", "mu")))
-            groups = {group["name"]: Release.from_json(json.dumps(group["release"])) for group in stored["groups"]}
-            found = cls(groups, privacy, stored["neighbours"], stored["dataset"], stored["charge"], stored["geodp"])
-            if (
-                stored["summary"] == "groups"
-                and groups
-                and len(groups) == len(stored["groups"])
-                and stored["private"] is found.private
-                and cost_from_dict(stored["cost"]) == found.cost
-                and stored["notion"] == privacy.words
-                and is_line(found.version)
-                and found.consistent
-            ):
-                return found
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
-            pass
-        # no field is quoted: the text may be anything, such as a file of records
-        raise ValueError("this is not the JSON text of releases by group: pass what GroupedRelease.to_json returned")
-
-    @property
-    def consistent(self) -> bool:
-        """Whether the releases agree with the neighbours, the privacy and the charge of the whole."""
-        first = next(iter(self.values()))
-        own = (first.unit, first.neighbours)
-        whole = {replace_one(first.unit): replace_one(first.unit)}
-        if self.halved:
-            whole = {add_or_remove_one(first.unit): replace_one(first.unit)}
-        elif first.neighbours == add_or_remove_one(first.unit):
-            whole = {first.neighbours: first.neighbours}
-        share = halves(self.privacy) if self.halved else self.privacy
-        return whole.get(first.neighbours) == self.neighbours and all(
-            (release.unit, release.neighbours) == own
-            and release.statistic.kind == first.statistic.kind
-            and _same_place(release.statistic.place, first.statistic.place)
-            and release.privacy == share
-            and (release.dataset, release.charge) == (self.dataset, self.charge)
-            for release in self.values()
-        )
+    def document(self) -> dict[str, Any]:
+        groups = [{"name": name, "release": release.document()} for name, release in self.items()]
+        return {"summary": "groups", **super().document(), "groups": groups}
 
     def __str__(self) -> str:
         parts = (f"\ngroup {name}: {release}" for name, release in self.items())
         return "\n".join([as_text(self.head(), self.rows()), *parts])
 
     def _repr_html_(self) -> str:
-        def cells(name: Name, release: Release) -> list[str]:
-            results, errors = (next(iter(rows), ("", ""))[1] for rows in (release._results(), release._errors()))
-            return [str(name), str(release.n), results, errors, release.verdict()]
+        def cells(name: Name, release: Any) -> list[str]:
+            values, errors = (next(iter(rows), ("", ""))[1] for rows in (release.about_value(), release.about_error()))
+            return [str(name), str(release.n), values, errors, release.verdict()]
 
         table = table_html("groups", ["group", "n", "value", "error", "verdict"], (cells(*item) for item in self.items()))
         return super()._repr_html_() + table
@@ -585,58 +633,181 @@ class GroupedRelease(Shown, Mapping[Name, Release]):
     def head(self) -> str:
         return "PRIVATE RELEASES BY GROUP" if self.private else SIMULATION
 
+    @property
+    def _whose(self) -> str:
+        """How many groups a person may be in, for the receipt."""
+        if self.request.divided > 1:
+            return f"; a person may be in every group, so each has 1/{self.request.divided} of the privacy"
+        private = self.request.unit == "person" and self.request.labels == "private"
+        return "; a person counts in the group of their first record" if private else ""
+
     def rows(self) -> list[Row]:
-        public = next(iter(self.values())).count is None
         return [
-            ("groups", f"{len(self)}; it is {'public' if public else 'private'} who is in which"),
-            ("privacy", f"{self.privacy}, {self.privacy.words}, for all of them; neighbours: {self.neighbours}"),
-            ("cost", cost_in_words(self.cost)),
+            ("groups", f"{len(self)}; it is {self.request.labels} who is in which{self._whose}"),
+            *self.about_privacy(),
         ]
 
 
-def _same_place(first: Ball | Manifold, second: Ball | Manifold) -> bool:
-    if isinstance(first, Ball) and isinstance(second, Ball):
-        same = first.manifold == second.manifold and np.array_equal(first.center, second.center)
-        return same and first.radius == second.radius
-    return first == second
+# ---------------------------------------------------------------------- reading receipts
 
 
-def cost_of_parts(costs: list[Cost], privacy: Privacy) -> Cost:
-    """The cost of the parts of a release together, which were given parts of its epsilon and all of its delta.
-
-    The bounds for a sum of costs may exceed the privacy. Then the cost is the privacy itself.
-    """
-    if len(costs) == 1:
-        return costs[0]
-    whole = compose(costs)
-    return whole if whole.meets(privacy) else cost_of(privacy)
-
-
-def cost_of_groups(costs: list[Cost], privacy: Privacy, halved: bool) -> Cost:
-    """The cost of the releases of groups together: a record changes one group, or two if it may change its group.
-
-    If the groups have different costs, each is within the requested privacy, and so are all together.
-    """
-    same = all(cost == costs[0] for cost in costs)
-    if halved:
-        return cost_of_parts([costs[0], costs[0]], privacy) if same else cost_of(privacy)
-    return costs[0] if same else cost_of(privacy)
-
-
-def says_nothing(noise: Mechanism, ball: Ball | None) -> bool:
-    """Whether a release with this noise would say no more than the public centre of the ball."""
-    return ball is not None and noise.expected_error() > ball.radius
+def replay(request: Request, n: int | None, draws: Sequence[Array], *, exact: bool) -> Any:
+    """What follows from the draws of a request about ``n`` members. Raises a ``ValueError`` if they cannot be its draws."""
+    flow: Flow = request.flow(0 if request.counted or n is None else n)
+    left = list(draws)
+    answer: Any = None
+    try:
+        while True:
+            asked = flow.send(answer)
+            if isinstance(asked, Resize):
+                if n != asked.n:
+                    raise ValueError("its n must be the number that follows from its count")
+                answer = None
+                continue
+            answer, left = left[: len(asked)], left[len(asked) :]
+            for plan, drawn in zip(asked, answer, strict=True):
+                noise: Noise = plan.noise
+                if exact and not noise.possible(drawn):
+                    raise ValueError("its draws must be such as its noise can make")
+    except StopIteration as end:
+        if left:
+            raise ValueError("it has more draws than its request makes") from None
+        return end.value
 
 
-def cost_in_words(cost: Cost) -> str:
-    """The cost in one line. A cost that is known only at a delta is shown at one."""
-    known = str(cost) or f"epsilon {cost.epsilon_at(1e-6):.4g} at delta 1e-6"
-    return f"{known}; advantage at most {cost.advantage:.3g}"
+def receipt_from_json(text: str) -> Receipt | Receipts:
+    """A release of any kind. The error quotes nothing, because the text may be anything, even a file of records."""
+    wrong = "it is not a receipt of geodp"
+    try:
+        stored: Any = json.loads(text)
+        if isinstance(stored, dict) and "geodp" in stored:
+            wrong = "pass what to_json returned"
+            found = _read(stored)
+            different = first_difference(json.loads(found.to_json()), stored)
+            if different is None:
+                return found
+            wrong = f"its {different} does not follow from the rest"
+    except _Unreadable as reason:
+        wrong = str(reason)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, AssertionError):
+        pass
+    raise ValueError(f"this is not the JSON text of a release: {wrong}")
 
 
-def written(array: Array) -> str:
-    """The whole array as text, however long, because the screen may be the only copy."""
-    return np.array2string(array, precision=6, suppress_small=True, separator=", ", threshold=array.size + 1)
+class _Unreadable(ValueError):
+    """A receipt cannot be read. The message quotes nothing."""
+
+
+def _read(stored: dict[str, Any]) -> Receipt | Receipts:
+    import_module("geodp.table").load()  # all statistics
+    try:
+        request: Request = read(Request, stored["request"])
+    except (LookupError, TypeError, ValueError, ArithmeticError):
+        raise _Unreadable("its request is none that geodp makes") from None
+    dataset, charge, version = stored["dataset"], stored["charge"], stored["geodp"]
+    if (dataset is None) != (charge is None) or not (dataset is None or is_line(dataset)):
+        raise _Unreadable("its dataset and its charge go together")
+    if charge is not None and not (type(charge) is int and 1 <= charge <= 2**63):
+        raise _Unreadable("its charge must be a whole number from 1 to 2^63")
+    if not is_line(version):
+        raise _Unreadable("its geodp must be a line of text")
+    if request.statistic.chain:
+        return _chain(request, stored)
+    if "groups" not in stored:
+        return _one(request, stored, dataset, charge, version)
+    releases = {each["name"]: _one(request.of_group, each["release"], dataset, charge, version) for each in stored["groups"]}
+    if request.labels is None or not releases or len(releases) != len(stored["groups"]) or not all(map(_is_name, releases)):
+        raise _Unreadable("its groups must have names, each a different one")
+    return GroupedRelease(request, releases, dataset, charge, version)
+
+
+def _chain(request: Request, stored: dict[str, Any]) -> ChainRelease:
+    made = ChainRelease(request, tuple(map(_read, stored["releases"])))
+    left = list(made.steps)
+
+    def next_of(step: Request) -> Any:
+        if not left or left[0].request != step:
+            raise _Unreadable("its steps must be those of its request")
+        return left.pop(0)
+
+    follow(request.statistic.steps(request, made.sizes), next_of)
+    alike = len({(each.dataset, each.charge, each.version, each.private) for each in made.steps}) == 1
+    if left or not alike or not _same_members(made):
+        raise _Unreadable("its steps must be those of its request")
+    return made
+
+
+def _same_members(made: ChainRelease) -> bool:
+    """Whether the public numbers of members can be those of the same records in all steps."""
+    if made.request.hides_numbers:
+        return True
+    total, *others = (_total(step) for step in made.steps)
+    if made.request.divided > 1:  # a person may be in several groups
+        return all(max(made.sizes) <= total <= other for other in others)
+    return all(total == other for other in others)
+
+
+def _total(step: Any) -> int:
+    return sum(each.n or 0 for each in (step.values() if isinstance(step, GroupedRelease) else [step]))
+
+
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str | int | float) and is_line(str(name))
+
+
+def _one(request: Request, stored: dict[str, Any], dataset: str | None, charge: int | None, version: str) -> Receipt:
+    n, draws = stored["n"], tuple(np.asarray(drawn, dtype=np.float64) for drawn in stored["draws"])
+    if not (n is None if not request.statistic.of_records else type(n) is int and 0 <= n <= 2**63):
+        raise _Unreadable("its n must be a whole number from 0 to 2^63")
+    if not all(np.isfinite(drawn).all() for drawn in draws):
+        raise _Unreadable("its draws must be numbers")
+    simulated = stored["numerics"] == SIMULATED
+    if simulated and dataset is not None:
+        raise _Unreadable("a simulation charges no budget")
+    layout = stored.get("layout")
+    written = None if layout is None else Notation.from_dict(request.manifold, layout)
+    try:
+        made = replay(request, n, draws, exact=not simulated)
+    except ValueError as reason:
+        raise _Unreadable(str(reason)) from None
+    kind = request.statistic.release or Release
+    found: Receipt = kind(request, n, draws, simulated, dataset, charge, written, version, made)
+    return found
+
+
+def first_difference(derived: Any, stored: Any, name: str = "", most: float = 0.0) -> str | None:
+    """The name of the first field in which two documents differ, numbers up to the rounding of another machine."""
+    if isinstance(derived, dict) and isinstance(stored, dict):
+        for key in [*derived, *stored]:
+            if key not in derived or key not in stored:
+                return name or (key if key in derived else "further field")
+            if first_difference(derived[key], stored[key], name or key) is not None:
+                return name or key
+        return None
+    if isinstance(derived, list) and isinstance(stored, list) and len(derived) == len(stored):
+        # entries of an array are as exact as its largest ones
+        most = max(most, _largest(derived))
+        pairs = zip(derived, stored, strict=True)
+        same = all(first_difference(one, other, name or "list", most) is None for one, other in pairs)
+    elif isinstance(derived, float) and isinstance(stored, float):
+        same = math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12 * most)
+    elif isinstance(derived, float) and type(stored) is int:  # as other programs may write it
+        same = stored == derived
+    else:
+        same = type(derived) is type(stored) and derived == stored
+    return None if same else name or "text"
+
+
+def _largest(value: Any) -> float:
+    """The largest number in nested lists."""
+    return max(map(_largest, value), default=0.0) if isinstance(value, list) else abs(value) if isinstance(value, float) else 0.0
+
+
+def _name_of(kind: type[Any]) -> str:
+    return "release" if kind in (Receipt, Release) else kind.__name__
+
+
+# ---------------------------------------------------------------------- words
 
 
 def about_point(name: str, point: Array, notation: Notation) -> list[Row]:
@@ -655,336 +826,15 @@ def about_ball(ball: Ball | None, notation: Notation) -> list[Row]:
     return [("radius", f"{notation.length(ball.radius, 6)}, of the public ball"), ("center", f"{center}{origin}")]
 
 
-def in_layout(notation: Notation, points: dict[str, Array], lengths: dict[str, float]) -> dict[str, Any]:
-    """Points in the layout of the records, and lengths in units, for JSON. Left out if there is no layout or no unit."""
-    about: dict[str, Any] = {}
-    if notation.layout is not None:
-        cells = {name: notation.cells(point) for name, point in points.items()}
-        about["layout"] = {**(notation.to_dict() or {}), **cells}
-    if notation.units:
-        about["in_units"] = {name: notation.lengths(length) for name, length in lengths.items()}
-    return about
+def cost_in_words(cost: Cost) -> str:
+    """The cost in one line. A cost that is known only at a delta is shown at one."""
+    known = str(cost) or f"epsilon {cost.epsilon_at(1e-6):.4g} at delta 1e-6"
+    return f"{known}; advantage at most {cost.advantage:.3g}"
 
 
-def from_layout(stored: Stored, manifold: Manifold, points: dict[str, Array]) -> Notation | None:
-    """The notation that :func:`in_layout` stored; raises a ``ValueError`` if the points differ."""
-    layout = stored.get("layout")
-    if layout is None:
-        return None
-    notation = Notation.from_dict(manifold, layout)
-    if not all(notation.agrees(layout[name], point) for name, point in points.items() if name in layout):
-        raise _InvalidField("its layout must hold its own value and centre")
-    return notation
-
-
-# ---------------------------------------------------------------------- reading receipts
-
-
-class Kind(NamedTuple):
-    """How releases of one kind of statistic are made from a draw, and read from a receipt."""
-
-    release: type[Release]
-    #: The statistic of a receipt.
-    statistic: Callable[[Stored, Manifold, Ball | None], Statistic]
-    #: The function from the drawn vector to the value; None if they are the same.
-    value: Callable[[Any, Array], Array] | None = None
-    #: Fields of a receipt that must not be null.
-    needs: tuple[str, ...] = ()
-
-
-def _projected_value(statistic: ProjectedMean, vector: Array) -> Array:
-    return statistic.embedding.nearest(vector)
-
-
-#: The kinds of releases, by the names of their statistics. Modules above this one add theirs when they are imported.
-KINDS: dict[str, Kind] = {
-    FrechetMean.kind: Kind(
-        Release,
-        lambda stored, manifold, ball: FrechetMean(_given(ball), stored["bound"], stored["unit"] == "person"),
-        needs=("n", "bound", "radius"),
-    ),
-    ClaimedSummary.kind: Kind(Release, lambda stored, manifold, ball: ClaimedSummary(manifold, stored["sensitivity"], ball)),
-    Count.kind: Kind(Release, lambda stored, manifold, ball: Count()),
-    Coverage.kind: Kind(CoverageRelease, lambda stored, manifold, ball: Coverage(_given(ball)), needs=("n", "radius")),
-    ProjectedMean.kind: Kind(
-        ProjectedRelease, lambda stored, manifold, ball: ProjectedMean(manifold), _projected_value, ("vector",)
-    ),
-}
-#: Modules that add kinds. Reading a receipt imports them, because they may not have been imported yet.
-_ADD_KINDS: tuple[str, ...] = ("geodp.spread",)
-
-
-def _given(ball: Ball | None) -> Ball:
-    assert ball is not None
-    return ball
-
-
-#: Kinds whose values are points of the manifold.
-_POINTS = (FrechetMean.kind, ClaimedSummary.kind, ProjectedMean.kind)
-
-
-class _InvalidField(ValueError):
-    """A field contradicts the others. The message quotes nothing but the manifold."""
-
-
-class _FieldRule(NamedTuple):
-    """A rule for a field of a stored release, in words and as a test."""
-
-    words: str
-    met: Callable[[Any], bool]
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**63
-
-
-def _is_positive(value: Any) -> bool:
-    # this is false for NaN, infinity and whole numbers that do not fit in a float
-    return isinstance(value, float | int) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
-
-
-def _or_null(rule: _FieldRule) -> _FieldRule:
-    return _FieldRule(f"{rule.words}, or null", lambda value: value is None or rule.met(value))
-
-
-_POSITIVE = _FieldRule("a positive and finite number", _is_positive)
-_LINE = _FieldRule("a line of text", is_line)
-_WHOLE = _FieldRule("a whole number from 1 to 2^63", _is_whole)
-_MECHANISMS = {
-    f"{mechanism.adjective} {family.capitalize()}": (mechanism, family)
-    for mechanism in (IntrinsicMechanism, TangentMechanism)
-    for family in get_args(Family)
-}
-
-#: The rules for the fields of a stored release, except its value and its ball.
-_STORED: dict[str, _FieldRule] = {
-    **dict.fromkeys(("sensitivity", "scale"), _POSITIVE),
-    **dict.fromkeys(("neighbours", "geodp", "manifold"), _LINE),
-    **dict.fromkeys(("epsilon", "delta", "rho", "mu", "radius"), _or_null(_POSITIVE)),
-    "tolerance": _FieldRule("a number from 0 on", lambda value: _is_positive(value) or (value == 0 and value is not False)),
-    "mechanism": _FieldRule(f"one of {', '.join(_MECHANISMS)}", lambda value: isinstance(value, str) and value in _MECHANISMS),
-    "bound": _or_null(_FieldRule(f"one of {', '.join(get_args(Bound))}", lambda value: value in get_args(Bound))),
-    "numerics": _FieldRule(f"{EXACT} or {SIMULATED}", lambda value: value in (EXACT, SIMULATED)),
-    "n": _or_null(
-        _FieldRule("a whole number from 0 to 2^63", lambda value: _is_whole(value) or (value == 0 and value is not False))
-    ),
-    "unit": _FieldRule("record or person", lambda value: value in get_args(Unit)),
-    "coverage_share": _FieldRule("a number from 0 to 0.5", lambda value: value == 0 or (_is_positive(value) and value <= 0.5)),
-    "projected": _FieldRule("true or false", lambda value: isinstance(value, bool)),
-    "dataset": _or_null(_LINE),
-    "charge": _or_null(_WHOLE),
-}
-
-#: Fields that receipts of earlier versions lack, because there was no choice.
-_BEFORE: dict[str, Any] = {
-    **{"summary": "mean", "epsilon": None, "delta": None, "rho": None, "mu": None},
-    **{"unit": "record", "count": None, "coverage": None, "coverage_share": 0.0},
-}
-
-
-def _first_invalid(stored: Stored) -> str | None:
-    """A sentence about the first invalid field, or None."""
-    for module in _ADD_KINDS:
-        import_module(module)
-    for name, default in _BEFORE.items():
-        stored.setdefault(name, default)
-    if stored["summary"] not in KINDS:
-        return f"its summary must be one of {', '.join(KINDS)}"
-    for name, (words, met) in _STORED.items():
-        if not met(stored[name]):
-            return f"its {name} must be {words}"
-    private = stored["numerics"] == EXACT
-    if stored["private"] is not private:
-        return f"its private must be true if its numerics are {EXACT} and false otherwise"
-    if not (_is_positive(stored["grid"]) if private else stored["grid"] is None):
-        return f"its grid must be {_POSITIVE.words} if its numerics are {EXACT} and null otherwise"
-    if (stored["dataset"] is None) != (stored["charge"] is None):
-        return "its dataset and its charge go together"
-    for name in KINDS[stored["summary"]].needs:
-        if stored[name] is None:
-            return f"its {name} belongs to a {stored['summary']}"
-    if (stored["coverage"] is None) != (stored["coverage_share"] == 0):
-        return "its coverage and its coverage_share go together"
-    return None
-
-
-def _about_whom(stored: Stored) -> str | None:
-    """A complaint if the neighbours contradict the rest: only a release with a noisy count protects the number."""
-    if stored["summary"] == ClaimedSummary.kind:
-        return None
-    unit = stored["unit"]
-    allowed = [replace_one(unit)] if stored["count"] is None else [change_one(unit), add_or_remove_one(unit)]
-    return None if stored["neighbours"] in allowed else f"its neighbours must be {' or '.join(allowed)}"
-
-
-def _restored(stored: Stored) -> Release:
-    manifold = parse_manifold(stored["manifold"])
-    privacy = privacy_of(*(stored[name] for name in ("epsilon", "delta", "rho", "mu")))
-    ball = None if stored["radius"] is None else Ball(manifold, stored["center"], stored["radius"])
-    made = KINDS[stored["summary"]]
-    statistic = made.statistic(stored, manifold, ball)
-    value, vector = _stored_value(stored, made, statistic, manifold)
-    parts = _stored_parts(stored, privacy, ball)
-    own = parts_of(privacy, stored["count"] is not None, stored["coverage_share"])[1]
-    kind, family = _MECHANISMS[stored["mechanism"]]
-    cost = _stored_cost(stored, parts, own, privacy)
-    noise: Mechanism
-    if kind is TangentMechanism:
-        if ball is None or statistic.ball is None:
-            raise _InvalidField("its mechanism must be Riemannian: tangent noise belongs to a ball")
-        noise = TangentMechanism(stored["scale"], family, cost, ball, stored["projected"])
-    else:
-        noise = IntrinsicMechanism(stored["scale"], family, cost, statistic.codomain, statistic.ball, stored["projected"])
-        _check_law(noise)
-    _check_consistent(stored, statistic, own, noise)
-    if stored["numerics"] == EXACT:
-        _check_grid(stored, statistic, noise, value if vector is None else vector)
-    points = {"value": value} if stored["summary"] in _POINTS else {}
-    layout = from_layout(stored, manifold, {**points, **({} if ball is None else {"center": ball.center})})
-    names = ("n", "sensitivity", "tolerance", "numerics", "grid", "dataset", "charge", "neighbours", "unit", "coverage_share")
-    return made.release(
-        value=value,
-        vector=vector,
-        privacy=privacy,
-        noise=noise,
-        statistic=statistic,
-        written=layout,
-        version=stored["geodp"],
-        **parts,
-        **{name: stored[name] for name in names},
-    )
-
-
-def _stored_parts(stored: Stored, privacy: Privacy, ball: Ball | None) -> dict[str, Any]:
-    """The counts that are part of a release. Each must have its part of the privacy."""
-    found: dict[str, Any] = {}
-    shares = iter(parts_of(privacy, stored["count"] is not None, stored["coverage_share"])[0])
-    for name in ("count", "coverage"):
-        if stored[name] is None:
-            continue
-        if wrong := _first_invalid(stored[name]):
-            raise _InvalidField(f"of its {name} {wrong}")
-        part = found[name] = _restored(stored[name])
-        same = (part.privacy, part.numerics, part.neighbours, part.unit) == (
-            next(shares),
-            *(stored[each] for each in ("numerics", "neighbours", "unit")),
-        )
-        whom = (None, None) if name == "count" else (stored["n"], ball)
-        if part.statistic.kind != name or not same or part.dataset is not None or not _is_about(part, *whom):
-            raise _InvalidField(f"its {name} must be a {name} of the same data with its part of the privacy")
-        if name == "count" and part.version == __version__ and not _used_after(part, stored["n"]):
-            raise _InvalidField("its n must be the number that follows from its count")
-    return found
-
-
-def _used_after(count: Release, n: Any) -> bool:
-    """Whether so many members can have been used after a count. The least number that noise may need is a power of two."""
-    usual = used(count.noise, count.value, 1)
-    return bool(n == usual or (_is_whole(n) and n > usual and n.bit_count() == 1))
-
-
-def _is_about(part: Release, n: int | None, ball: Ball | None) -> bool:
-    if ball is None or part.ball is None:
-        return part.n == n and part.ball is ball
-    return part.n == n and _same_place(part.ball, ball)
-
-
-def _check_derived(stored: Stored, release: Release) -> None:
-    """Compare everything that follows from the rest, such as errors and costs in other units, with what is stored."""
-    if release.version == __version__ and not agrees(stored, json.loads(release.to_json())):
-        raise ValueError("what is stored does not follow from the rest")
-
-
-def agrees(stored: Any, derived: Any) -> bool:
-    """Whether two documents say the same in every field that both have, numbers up to the rounding of another machine."""
-    if isinstance(derived, dict):
-        return isinstance(stored, dict) and all(agrees(stored[name], derived[name]) for name in derived if name in stored)
-    if isinstance(derived, list):
-        return isinstance(stored, list) and len(stored) == len(derived) and all(map(agrees, stored, derived))
-    if isinstance(derived, float) and isinstance(stored, float | int) and not isinstance(stored, bool):
-        return math.isclose(stored, derived, rel_tol=1e-6, abs_tol=1e-12)
-    return isinstance(stored, bool) == isinstance(derived, bool) and bool(stored == derived)
-
-
-def _stored_value(stored: Stored, made: Kind, statistic: Statistic, manifold: Manifold) -> tuple[Array, Array | None]:
-    """The value, and the vector that it was computed from, if any; raises if they do not agree."""
-    if made.value is None:
-        return _stored_point(stored["value"], statistic.codomain), None
-    vector = _stored_point(stored["vector"], statistic.codomain)
-    if isinstance(statistic, ProjectedMean):
-        point, nearest = _stored_point(stored["value"], manifold), made.value(statistic, vector)
-        if manifold.dist(point, nearest) > 1e-6 * manifold.diameter:
-            raise _InvalidField("its value must be the point next to its vector")
-        return point, vector
-    value, shown = made.value(statistic, vector), np.asarray(stored["value"], dtype=np.float64)
-    if shown.shape != value.shape or not np.allclose(shown, value, rtol=1e-9, atol=1e-9 * float(np.abs(vector).max())):
-        raise _InvalidField("its value must be the one that follows from its vector")
-    return value, vector
-
-
-def _check_consistent(stored: Stored, statistic: Statistic, privacy: Privacy, noise: Mechanism) -> None:
-    """Compares the stored sensitivity, cost and privacy with those that follow from the other fields."""
-    apart, ball = stored["sensitivity"] + 2.0 * stored["tolerance"], statistic.ball
-    if isinstance(noise, TangentMechanism):
-        assert ball is not None
-        apart = min(stretch_of_log(ball) * apart, 2.0 * ball.radius)
-        true = tangent_cost(noise.manifold.dim, noise.family, apart / noise.scale)
-    else:
-        true = intrinsic_cost(noise.manifold, noise.family, apart / noise.scale)
-    stated = noise.cost if isinstance(noise.cost, type(true)) else PureCost(noise.cost.epsilon)
-    # the numbers of a receipt are rounded to floats, and other versions used other tolerances
-    enough = statistic.sensitivity(stored["n"] or 1) * (1.0 - 1e-9) <= stored["sensitivity"]
-    if stored["geodp"] == __version__:
-        enough = enough and statistic.tolerance * (1.0 - 1e-9) <= stored["tolerance"]
-        enough = enough and stored["sensitivity"] <= statistic.sensitivity(stored["n"] or 1) * (1.0 + 1e-9)
-    if not (
-        enough
-        and stated.meets(privacy)
-        and true.rho <= stated.rho * (1.0 + 1e-6)
-        and true.epsilon <= stated.epsilon * (1.0 + 1e-6)
-    ):
-        raise ValueError("the cost, the noise and the sensitivity contradict each other")
-
-
-def _check_grid(stored: Stored, statistic: Statistic, noise: Mechanism, drawn: Array) -> None:
-    """Checks the grid, which follows from the noise. In flat spaces the drawn vector itself must lie on it."""
-    if stored["geodp"] == __version__ and stored["grid"] != noise.grid:
-        raise _InvalidField("its grid must be the one that follows from its noise")
-    if statistic.ball is None and isinstance(noise.manifold, Euclidean):
-        steps = drawn / stored["grid"]
-        if (steps != np.round(steps)).any():
-            raise _InvalidField("its value must be on its grid")
-
-
-def _stored_point(stored: Any, manifold: Manifold) -> Array:
-    try:
-        value = manifold.read_points(stored, "the value")
-    except (TypeError, ValueError):
-        value = None
-    if value is None or value.shape != manifold.point_shape:
-        raise _InvalidField(f"its value must be a point of {manifold}")
-    return value
-
-
-def _check_law(noise: IntrinsicMechanism) -> None:
-    try:
-        assert noise.law  # raises unless the law exists at this scale
-    except ValueError:
-        raise _InvalidField(f"there is no noise of its scale on {noise.manifold}") from None
-
-
-def _stored_cost(stored: Stored, parts: dict[str, Release], own: Privacy, privacy: Privacy) -> Cost:
-    """The cost of the noise of the value itself."""
-    if "cost" not in stored:
-        return PureCost(float(stored["epsilon"]))
-    whole = cost_from_dict({name: value for name, value in stored["cost"].items() if name != "spends"})
-    if not parts:
-        return whole
-    noise = cost_from_dict(stored["noise_cost"])
-    spent = [*(part.cost for part in parts.values()), cost_of(own) if "count" in parts else noise]
-    if cost_of_parts(spent, privacy) != whole:
-        raise _InvalidField("its cost must be that of its parts together")
-    return noise
+def written(array: Array) -> str:
+    """The complete array as text, however long, because the screen may be the only copy."""
+    return np.array2string(array, precision=6, suppress_small=True, separator=", ", threshold=array.size + 1)
 
 
 def _finite(value: float) -> float | None:

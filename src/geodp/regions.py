@@ -47,11 +47,14 @@ from geodp.inputs import Array, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import sinhc
+from geodp.manifolds.notation import in_layout
 from geodp.noise.mechanism import Mechanism
-from geodp.receipt import SIMULATION, Release, about_point, in_layout
+from geodp.receipt import SIMULATION, Release, about_point
 from geodp.showing import Row, Shown
-from geodp.spread import CovarianceRelease, VarianceRelease
-from geodp.statistics.mean import FrechetMean, flatness
+from geodp.solver.mean import flatness
+from geodp.statistics.covariance import CovarianceRelease
+from geodp.statistics.frechet import Mean
+from geodp.statistics.variance import VarianceRelease
 from geodp.verdict import against_spread
 
 Spread = VarianceRelease | CovarianceRelease
@@ -343,7 +346,7 @@ def _count(release: Release) -> int:
 
 
 def _checked_mean(mean: Any, name: str) -> Ball:
-    if not isinstance(mean, Release) or not isinstance(mean.statistic, FrechetMean):
+    if not isinstance(mean, Release) or not isinstance(mean.statistic, Mean):
         what = f"of a {mean.statistic.kind}" if isinstance(mean, Release) else f"of type {type(mean).__name__}"
         raise TypeError(f"{name} must be a release of private_mean but is {what}")
     if mean.n == 0:

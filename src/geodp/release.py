@@ -1,7 +1,8 @@
-"""The path from private records to a release with a receipt: the only place where data, noise and budget meet.
+"""The path from private records to a release with a receipt: the only place where records, noise and budget meet.
 
-A release checks the budget, computes the statistic, charges the budget, draws, and writes the receipt, in this order. A crash
-after the charge loses budget, never privacy. If the number of records is private, it is drawn first, so the charge comes first.
+:func:`run` checks the budget, computes the first values, charges the budget, draws, and writes the receipt, in this order. A
+crash after the charge loses budget, never privacy. What needs several looks at the records computes the later values after the
+charge.
 
 *Persons.* All records of a person become one point or vector by a function of these records alone. It obeys the same bounds as a
 record: a mean of points in a ball is in the ball, and a mean of vectors is no longer than the longest. So every theorem about
@@ -18,454 +19,169 @@ of ``N``, and sets of the same positions differ by one replacement at most. All 
 *Groups.* If labels are public, a replacement stays in its group, and the releases of all other groups do not change: all together
 cost as much as one (McSherry 2009). If they are private, adding or removing a member changes one group, and replacing one may
 change two, in each of which a member is added or removed: that costs as much as two releases.
+
+*People in several groups* (``unit_in="all groups"``). In each group a person counts with the records of that group. A replaced
+person may change the release of every group, by a replacement if labels are public, and otherwise by being added, removed or
+replaced, which each release with a noisy count protects at the same cost. So this is a composition of as many releases as there
+are groups, each with an equal part of the privacy.
+
+*Several looks.* Each plan of a program, and each request of a chain, is a function of public numbers and of what was drawn
+before, so this is an adaptive composition, and costs add up. The whole price is known beforehand: the steps of a program declare
+their costs, and a request of a chain has a part of the privacy and costs no more than that. It is charged once, before the first
+draw.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
 import secrets
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from difflib import get_close_matches
+from functools import partial, wraps
 from random import Random
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, Unpack, final, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from geodp.arithmetic.entropy import NotPrivate
-from geodp.inputs import Array, as_numpy, is_line, real_number, refuse_unreadable
-from geodp.manifolds import Manifold
-from geodp.manifolds.ball import Ball, checked_ball
-from geodp.manifolds.notation import Notation
-from geodp.measurement import Measurement
-from geodp.noise.choice import MechanismName
-from geodp.noise.flat import Family
-from geodp.noise.mechanism import Draw, Mechanism
+from geodp.inputs import Array, callers_level
 from geodp.privacy.cost import Cost, cost_of
-from geodp.privacy.neighbours import REPLACE_ONE, Unit, add_or_remove_one, change_one, replace_one
-from geodp.privacy.notions import Privacy, privacy_of
-from geodp.privacy.splitting import halves
+from geodp.privacy.neighbours import Change, Unit
+from geodp.privacy.notions import privacy_of
+from geodp.privacy.splitting import multiple
 from geodp.progress import Progress
-from geodp.receipt import (
-    EXACT,
-    KINDS,
-    SIMULATED,
-    CoverageRelease,
-    GroupedRelease,
-    Name,
-    ProjectedRelease,
-    Release,
-    cost_of_groups,
-    cost_of_parts,
-    parts_of,
-    used,
-)
-from geodp.records.chunks import hiding_error_text
-from geodp.records.dataset import Change, Dataset, DatasetOptions, Labels, Members
+from geodp.receipt import ChainRelease, GroupedRelease, Receipt, Release
+from geodp.records.dataset import Dataset, DatasetOptions, GroupNames, MemberOptions, Members
+from geodp.request import Flow, NoiseOptions, Plan, PrivacyOptions, Request, Resize, Statistic, follow
 from geodp.solver.compiling import reproducible
-from geodp.statistics.counts import Count, Coverage
-from geodp.statistics.mean import FrechetMean
-from geodp.statistics.projected import ProjectedMean
-from geodp.statistics.sensitivity import Bound
-from geodp.statistics.statistic import ClaimedSummary, Statistic
 
 if TYPE_CHECKING:
     from geodp.privacy.ledger import Ledger
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Options(TypedDict, total=False):
-    """The keyword arguments of every ``private_*`` function besides the privacy and the data set: a budget to charge."""
+class AccountOptions(TypedDict, total=False):
+    """A budget to charge, or a generator for a simulation, which is NOT PRIVATE."""
 
     ledger: Ledger | None
     dataset: str | None
     simulate: np.random.Generator | None
-    unit: Any
-    neighbours: Change
 
 
-class MeanOptions(Options, total=False):
-    """Further keyword arguments of :func:`private_mean`."""
+class Options(PrivacyOptions, AccountOptions, MemberOptions, total=False):
+    """The keyword arguments of every ``private_*`` function about records.
 
-    mechanism: MechanismName
-    law: Family | None
-    bound: Bound
-    project: bool | None
-    coverage: float
-    progress: Progress | bool | None
-
-
-# ---------------------------------------------------------------------- releasing
-
-
-@overload
-def private_mean(
-    x: Any,
-    ball: Ball,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    **options: Unpack[MeanOptions],
-) -> Release: ...
-
-
-@overload
-def private_mean(
-    x: Any,
-    ball: Ball,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    *,
-    by: Any,
-    groups: Any = None,
-    labels: Labels = "public",
-    **options: Unpack[MeanOptions],
-) -> GroupedRelease: ...
-
-
-def private_mean(
-    x: Any,
-    ball: Ball,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    *,
-    mechanism: MechanismName = "auto",
-    law: Family | None = None,
-    bound: Bound = "sharp",
-    coverage: float = 0.0,
-    ledger: Ledger | None = None,
-    dataset: str | None = None,
-    project: bool | None = None,
-    simulate: np.random.Generator | None = None,
-    progress: Progress | bool | None = None,
-    **who: Unpack[DatasetOptions],
-) -> Release | GroupedRelease:
-    r"""The Fréchet mean of records in a public ball, released with differential privacy.
-
-    *Public*: the manifold, the ball, the number of records, the privacy and all other arguments. *Private*: the values of the
-    records. *Neighbours*: data sets of the same size that differ by replacing one record. ``who`` can change this: a person may
-    have several records, their number may be private too, and they may be in groups. :mod:`geodp.release` has the proofs.
-
-    Every record is clipped into the ball by itself (a record that is not a point of the manifold becomes the centre). The mean of
-    the clipped records is computed to a public tolerance, and noise is added. :func:`geodp.sensitivity` says how far one record
-    can move the mean; :mod:`geodp.noise.intrinsic` and :mod:`geodp.noise.tangent` prove that the noise is enough. A
-    program over exact real numbers draws the noise from the operating system's entropy, and the released value is a function of
-    that draw rounded to a public grid (:mod:`geodp.noise.exact`).
-
-    Parameters
-    ----------
-    x
-        The records, as for :func:`geodp.frechet_mean`.
-    ball
-        Centre and radius must be chosen without looking at the data.
-    epsilon, delta, rho, mu
-        The privacy to spend: exactly one of ``epsilon`` (pure), ``epsilon`` and ``delta``, ``rho`` (zero-concentrated) or ``mu``
-        (Gaussian). See :mod:`geodp.privacy.notions`.
-    mechanism, law
-        ``"intrinsic"`` noise on the manifold, or ``"tangent"`` noise in the tangent space at the centre of the ball;
-        ``"laplace"`` or ``"gaussian"``. By default the mechanism with the smallest guaranteed expected error that provides the
-        privacy; :func:`geodp.plan` lists them all.
-    bound
-        The sensitivity bound, see :func:`geodp.sensitivity`.
-    coverage
-        A part of the privacy, such as 0.05, to spend on noisy counts of the records that are valid and in the ball
-        (:func:`private_coverage`). Without it the release does not say how many there are.
-    ledger, dataset
-        A budget to charge. It is checked before any long work. The charge is made after the mean
-        and before the draw: a crash in between loses budget, never privacy. If the ledger cannot store the receipt after that,
-        the release is still returned, with a warning.
-    project
-        Whether to move a draw outside the ball to its boundary. By default that is done if it cannot
-        increase the error: for tangent noise always; for intrinsic noise on simply connected spaces without positive curvature
-        and on spheres up to a third of the way round.
-    simulate
-        A generator for fast seeded floating-point draws, for studies. The result is then NOT PRIVATE.
-    progress
-        As for :func:`geodp.frechet_mean`. Its arguments depend on the data and must not be published.
-    who
-        ``unit``, ``neighbours``, ``by``, ``groups`` and ``labels``, as for :class:`geodp.Dataset`; or give a data set for ``x``.
-        With ``by`` the result is a :class:`geodp.GroupedRelease`: a mapping from the names of the groups to their releases.
-
-    >>> import numpy as np
-    >>> from geodp import Ball, Sphere
-    >>> ball = Ball(Sphere(2), center=[0.0, 0.0, 1.0], radius=np.pi / 8)
-    >>> x = np.tile([0.0, 0.0, 1.0], (500, 1))
-    >>> release = private_mean(x, ball, epsilon=1.0)
-    >>> release.epsilon, release.n, Sphere(2).check_point(release.value)
-    (1.0, 500, None)
-    >>> private_mean(x, ball, rho=0.05).mechanism
-    'Riemannian Gaussian'
+    ``epsilon``, ``delta``, ``rho``, ``mu``: the privacy to spend: exactly one of ``epsilon`` (pure), ``epsilon`` and ``delta``,
+    ``rho`` (zero-concentrated) or ``mu`` (Gaussian); see :mod:`geodp.privacy.notions`. ``ledger``, ``dataset``: a budget to
+    charge; see :class:`Account`. ``simulate``: a generator for fast seeded draws, for studies; the result is then NOT PRIVATE.
+    The others say whose the records are, and are those of :class:`geodp.Dataset`.
     """
-    checked_ball(ball)
-    privacy = privacy_of(epsilon, delta, rho, mu)
-    data = Dataset.of(x, who)
-    _check_options(project, simulate)
-    statistic = FrechetMean(ball, bound, persons=data.unit is not None)
-    order = Order(statistic, privacy, mechanism, law, _flag(project), checked_share(coverage))
-    return released(order, data, ledger, dataset, simulate, progress)
 
 
-def private_summary(
-    value: ArrayLike,
-    manifold: Manifold,
-    *,
-    sensitivity: float,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    base: ArrayLike | None = None,
-    radius: float | None = None,
-    neighbours: str = REPLACE_ONE,
-    mechanism: MechanismName = "auto",
-    law: Family | None = None,
-    ledger: Ledger | None = None,
-    dataset: str | None = None,
-    simulate: np.random.Generator | None = None,
-) -> Release:
-    r"""Your own summary, a point of a manifold, released with differential privacy.
+class GroupedOptions(Options, GroupNames, total=False):
+    """With them, the groups."""
 
-    *Public*: the manifold and all arguments but ``value``. *Private*: ``value``, a summary ``f(D)`` of a data set ``D``.
-    *Neighbours*: those of your claim, which you name in ``neighbours``. **Your claim**: ``dist(f(D), f(D')) <= sensitivity``
-    for all neighbours ``D`` and ``D'``, in the geodesic distance of the manifold, including the numerical error of the computed
-    values. The library cannot check this; you must. The receipt says so.
-
-    *Theorem*: under that claim, Theorem 1 of Reimherr, Bharath and Soto (2021) for intrinsic Laplace noise, and the theorems of
-    :mod:`geodp.noise.intrinsic` and :mod:`geodp.noise.tangent` for the others.
-
-    Parameters
-    ----------
-    value
-        One point of the manifold. Anything else raises a ``ValueError``, and nothing is charged.
-    sensitivity
-        Your claim.
-    epsilon, delta, rho, mu, mechanism, law, ledger, dataset, simulate
-        As for :func:`private_mean`.
-    base, radius
-        For tangent noise, on spaces without positive curvature: a second claim, that the value is within ``radius`` of the public
-        point ``base`` for every data set. A value outside raises a ``ValueError``. Without them only intrinsic noise is
-        available. ``base`` is the manifold's origin by default.
-    neighbours
-        The kind of neighbours of the claim. A ledger refuses a charge for another kind than its budget's.
-
-    >>> import numpy as np
-    >>> from geodp import Sphere
-    >>> release = private_summary([0.0, 0.0, 1.0], Sphere(2), sensitivity=0.01, epsilon=1.0)
-    >>> release.mechanism, round(release.scale, 9)
-    ('Riemannian Laplace', 0.01)
-    """
-    if not isinstance(manifold, Manifold):
-        raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
-    privacy = privacy_of(epsilon, delta, rho, mu)
-    account = Account.of(ledger, dataset, simulate)
-    _check_options(None, simulate)
-    claim = real_number(sensitivity, "the sensitivity")
-    if not 0.0 < claim < math.inf:
-        raise ValueError(f"the sensitivity must be positive and finite but is {claim:g}: how far can one record move the value?")
-    statistic = ClaimedSummary(manifold, claim, _summary_ball(manifold, base, radius))
-    if not is_line(neighbours):
-        raise ValueError("neighbours must be a line of text that names them")
-    order = Order(statistic, privacy, mechanism, law, neighbours=neighbours)
-    noise = order.measurement(1).noise
-    refuse_unreadable(value, "the value")
-    array = _one_array(value, manifold)
-    point = computed(lambda: _one_point(array, statistic, noise))
-    account.check_open()
-    return _one_release(_Job(order, None, simulate, true=point), account)
+    by: Required[Any]
 
 
-@overload
-def private_coverage(
-    x: Any,
-    ball: Ball,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    **options: Unpack[Options],
-) -> CoverageRelease: ...
+def takes(*options: type[Any], **defaults: Any) -> Callable[[F], F]:
+    """Gives a function with ``**options`` a signature with all of them, and one sentence for a misspelt one."""
+    defaults = _DEFAULTS | defaults
+    hints = {name: hint for each in options for name, hint in each.__annotations__.items()}
+
+    def decorate(function: F) -> F:
+        own = inspect.signature(function)
+        named = {name: each for name, each in own.parameters.items() if each.kind is not inspect.Parameter.VAR_KEYWORD}
+        more = {
+            name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name), annotation=hint)
+            for name, hint in hints.items()
+            if name not in named
+        }
+        known = {**named, **more}
+
+        @wraps(function)
+        def checked(*args: Any, **given: Any) -> Any:
+            for name in given:
+                if name not in known:
+                    near = get_close_matches(name, known, 1)
+                    hint = f"did you mean {near[0]}?" if near else f"its options are {', '.join(known)}"
+                    called = function.__qualname__.removesuffix(".__init__")
+                    raise TypeError(f"{called} has no option {name!r}: {hint}")
+            return function(*args, **given)
+
+        cast(Any, checked).__signature__ = own.replace(parameters=list(known.values()))
+        return cast(F, checked)
+
+    return decorate
 
 
-@overload
-def private_coverage(
-    x: Any,
-    ball: Ball,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    *,
-    by: Any,
-    groups: Any = None,
-    labels: Labels = "public",
-    **options: Unpack[Options],
-) -> GroupedRelease: ...
+#: Options that are not None if nothing is said.
+_DEFAULTS = {"neighbours": "replace", "labels": "public", "unit_in": "one group", "mechanism": "auto"}
 
 
-def private_coverage(
-    x: Any,
-    ball: Ball,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    *,
-    ledger: Ledger | None = None,
-    dataset: str | None = None,
-    simulate: np.random.Generator | None = None,
-    **who: Unpack[DatasetOptions],
-) -> Release | GroupedRelease:
-    r"""How many records are valid, and how many are in the ball: noisy counts, released with differential privacy.
+class Unread(NamedTuple):
+    """In place of records: a ``private_*`` function then gives its request, and releases nothing."""
 
-    *Public*: the ball, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same size that
-    differ by replacing one record. *Theorem*: one record changes each count by at most 1, so the pair moves by at most the
-    root of two (:class:`geodp.statistics.counts.Coverage`), and Laplace or Gaussian noise in the plane hides it
-    (:mod:`geodp.noise.intrinsic`, the flat case).
-
-    In this way a curator may learn that a whole column was read wrongly, or that the ball does not fit. Arguments are those of
-    :func:`private_mean`.
-
-    >>> import numpy as np
-    >>> from geodp import Ball, Sphere
-    >>> x = np.tile([0.0, 0.0, 1.0], (500, 1))
-    >>> x[:100] = np.nan
-    >>> release = private_coverage(x, Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), epsilon=1.0)
-    >>> abs(release.valid - 400) < 50, abs(release.inside - 400) < 50
-    (True, True)
-    """
-    checked_ball(ball)
-    order = Order(Coverage(ball), privacy_of(epsilon, delta, rho, mu))
-    return released(order, Dataset.of(x, who), ledger, dataset, simulate)
+    unit: Unit = "record"
+    neighbours: Change = "replace"
 
 
-@overload
-def private_projected_mean(
-    x: Any,
-    manifold: Manifold,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    **options: Unpack[Options],
-) -> ProjectedRelease: ...
+def release(statistic: Statistic, x: Any, epsilon: float | None, options: Mapping[str, Any], **more: Any) -> Any:
+    """The release of a statistic of some records, with the options of a ``private_*`` function."""
+    own = dict(options)
+    privacy = privacy_of(epsilon, *(own.pop(name, None) for name in ("delta", "rho", "mu")))
+    noise = {name: own.pop(name) for name in NoiseOptions.__annotations__ if name in own}
+    account = Account.of(own.pop("ledger", None), own.pop("dataset", None), simulate := own.pop("simulate", None))
+    progress = more.pop("progress", None)
+    if isinstance(x, Unread):
+        return Request(statistic, privacy, **noise, **more, **x._asdict())
+    data = Dataset.of(x, cast(DatasetOptions, own))
+    return run(Request(statistic, privacy, **noise, **more, **protection(data)), data, account, simulate, progress)
 
 
-@overload
-def private_projected_mean(
-    x: Any,
-    manifold: Manifold,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    *,
-    by: Any,
-    groups: Any = None,
-    labels: Labels = "public",
-    **options: Unpack[Options],
-) -> GroupedRelease: ...
+def release_of(
+    request: Request, x: Any, ledger: Any = None, dataset: Any = None, simulate: Any = None, progress: Any = None, **who: Any
+) -> Any:
+    """:meth:`geodp.Request.release`."""
+    data = Dataset.of(x, cast(DatasetOptions, who))
+    for name, given in protection(data).items():
+        if given != (asked := getattr(request, name)):
+            raise ValueError(f"the request is made with {name}={asked!r}, but the data say {given!r}: make both the same")
+    return run(request, data, Account.of(ledger, dataset, simulate), simulate, progress)
 
 
-def private_projected_mean(
-    x: Any,
-    manifold: Manifold,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    *,
-    ledger: Ledger | None = None,
-    dataset: str | None = None,
-    simulate: np.random.Generator | None = None,
-    **who: Unpack[DatasetOptions],
-) -> Release | GroupedRelease:
-    r"""The projected mean of records on a compact space. It needs no ball, and the records may be anywhere.
-
-    *Public*: the manifold, the number of records, the privacy. *Private*: the records. *Neighbours*: data sets of the same
-    size that differ by replacing one record. *Theorem*: the records are averaged as vectors of a space around the manifold,
-    where one record moves the mean by at most the diameter of the manifold over ``n``
-    (:class:`geodp.statistics.projected.ProjectedMean`). Laplace or Gaussian noise is added to that vector, and the nearest point
-    of the manifold is computed from the result. Records that are not points of the manifold count as its origin.
-
-    The error bar is computed from the release itself: if the records agree, the mean vector is long and the same noise turns it
-    less. Arguments are those of :func:`private_mean`.
-
-    >>> import numpy as np
-    >>> from geodp import Sphere
-    >>> angles = np.random.default_rng(0).normal(2.0, 0.7, 2000)
-    >>> release = private_projected_mean(np.stack([np.cos(angles), np.sin(angles)], axis=-1), Sphere(1), epsilon=1.0)
-    >>> bool(abs(np.arctan2(release.value[1], release.value[0]) - 2.0) < 0.1), release.error_quantile(0.95) < 0.02
-    (True, True)
-    """
-    if not isinstance(manifold, Manifold):
-        raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
-    statistic = ProjectedMean(manifold)
-    assert statistic.embedding  # raises if the manifold has none
-    order = Order(statistic, privacy_of(epsilon, delta, rho, mu))
-    return released(order, Dataset.of(x, who), ledger, dataset, simulate)
+def protection(data: Dataset) -> dict[str, Any]:
+    """Whom releases of these data protect, as a request says it."""
+    unit: Unit = "record" if data.unit is None else "person"
+    return {"unit": unit, "neighbours": data.neighbours, "labels": None if data.by is None else data.labels}
 
 
-def _summary_ball(manifold: Manifold, base: ArrayLike | None, radius: float | None) -> Ball | None:
-    if radius is None:
-        if base is not None:
-            raise ValueError("a base point needs a radius about it that contains the value: give both or neither")
-        return None
-    if not math.isinf(manifold.injectivity_radius):
-        raise ValueError(
-            f"tangent noise for summaries is for spaces without positive curvature, which {manifold} is not: leave out base and "
-            "radius"
-        )
-    return Ball(manifold, manifold.origin if base is None else base, radius)
-
-
-def _one_array(value: ArrayLike, manifold: Manifold) -> Array:
-    """The value as floats of the shape of a point; nothing else is looked at."""
-    with hiding_error_text():
-        array = np.asarray(as_numpy(value))
-    point = manifold.read(array, "the value")
-    if point.shape != manifold.point_shape:
-        raise ValueError(f"the value has shape {point.shape}, but one point of {manifold} has shape {manifold.point_shape}")
-    return point
-
-
-def _one_point(point: Array, statistic: ClaimedSummary, noise: Mechanism) -> Array:
-    """The point that the value describes. It is private, so no message quotes it."""
-    manifold, ball = statistic.codomain, statistic.ball
-    wrong = ValueError(f"the value is not a point of {manifold}: manifold.check_point(value) tells you, and only you, why")
-    if not manifold.valid(point):
-        raise wrong
-    point = manifold.raw_project(point)
-    if ball is not None:
-        if not ball.contains(point):
-            raise ValueError(f"the value is not within {ball.radius:g} of the base point, as was claimed: claim a larger radius")
-        return point
-    try:
-        # the exact sampler may refuse a value that passes in floats, such as a nearly singular matrix: find out before the charge
-        noise.draw(point, NotPrivate(0))
-    except ValueError:
-        raise wrong from None
-    return point
+# ---------------------------------------------------------------------- the budget
 
 
 class Account(NamedTuple):
-    """The budget that a release is charged to, if any."""
+    """The budget that a release is charged to, if any.
+
+    It is checked before any long work. The charge is made after the first values are computed and before the first draw: a crash
+    in between loses budget, never privacy. If the ledger cannot store the receipt after that, the release is still returned, with
+    a warning.
+    """
 
     ledger: Ledger | None
     dataset: str | None
+    #: Counts what is charged to no ledger, if anybody does.
+    fits: Any = None
 
     @classmethod
     def of(cls, ledger: Any, dataset: Any, simulate: Any) -> Account:
         """The account; raises if the arguments do not fit together."""
+        if simulate is not None and not isinstance(simulate, np.random.Generator):
+            raise TypeError(f"simulate must be a numpy.random.Generator but is of type {type(simulate).__name__}")
         if (ledger is None) != (dataset is None):
             raise ValueError("a ledger and the name of a data set in it go together: give both or neither")
         if ledger is not None and not _is_ledger(ledger):
@@ -479,17 +195,22 @@ class Account(NamedTuple):
         if self.ledger is not None and self.dataset is not None:
             self.ledger.remaining(self.dataset)
 
-    def check(self, cost: Cost, privacy: Privacy, neighbours: str = REPLACE_ONE) -> None:
+    def check(self, cost: Cost, request: Request) -> None:
         """Raises, before long work, if the charge would be refused now. Only the charge itself decides."""
         if self.ledger is not None and self.dataset is not None:
-            self.ledger.check(self.dataset, cost=cost, privacy=privacy, neighbours=neighbours)
+            self.ledger.check(self.dataset, cost=cost, privacy=request.privacy, neighbours=request.protects)
+        elif self.fits is not None:
+            self.fits.check(cost)
 
-    def charge(self, cost: Cost, privacy: Privacy, what: str, neighbours: str = REPLACE_ONE) -> int | None:
+    def charge(self, cost: Cost, request: Request, what: str) -> int | None:
         """The number of the charge, which is on disk when this returns."""
+        if self.fits is not None:
+            self.fits.add(cost)
         if self.ledger is None or self.dataset is None:
             return None
         purpose = shorten(what, 500, placeholder=" ...")
-        return self.ledger.charge(self.dataset, cost=cost, privacy=privacy, neighbours=neighbours, what=purpose).id
+        whom = request.protects
+        return self.ledger.charge(self.dataset, cost=cost, privacy=request.privacy, neighbours=whom, what=purpose).id
 
     def attach(self, charge: int | None, receipt: Callable[[], str]) -> None:
         """Stores the receipt with its charge. The budget is spent and the value drawn, so a failure must not lose the value."""
@@ -507,311 +228,165 @@ class Account(NamedTuple):
                 warnings.warn(
                     f"charge {charge} is entered and the release is made, but its receipt could not be kept in the ledger "
                     f"({why}). Do not release again: store this one with ledger.attach(release.charge, release.to_json())",
-                    stacklevel=_callers_level(),
+                    stacklevel=callers_level(),
                 )
 
 
-def _callers_level() -> int:
-    """The stack level of the caller outside this package, which a warning points to."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "geodp":
-        level, frame = level + 1, frame.f_back
-    return level - 1
+def _is_ledger(ledger: Any) -> bool:
+    from geodp.privacy.ledger import Ledger  # slow to import
+
+    return isinstance(ledger, Ledger)
 
 
 # ---------------------------------------------------------------------- the path
 
 
-@final
-@dataclass(frozen=True)
-class Order:
-    """A request for a release: everything except the records, and all of it public."""
-
-    statistic: Statistic
-    privacy: Privacy
-    mechanism: MechanismName = "auto"
-    law: Family | None = None
-    project: bool | None = None
-    coverage: float = 0.0
-    #: Whether the number of records is private, so that a noisy count takes its place.
-    counted: bool = False
-    unit: Unit = "record"
-    neighbours: str = REPLACE_ONE
-    #: How the records were written, if they were read from columns.
-    written: Notation | None = None
-
-    @property
-    def manifold(self) -> Manifold:
-        place = self.statistic.place
-        return place.manifold if isinstance(place, Ball) else place
-
-    @property
-    def own(self) -> Privacy:
-        """The part of the privacy that is spent on the statistic itself."""
-        return parts_of(self.privacy, self.counted, self.coverage)[1]
-
-    @cached_property
-    def count(self) -> Order | None:
-        """The noisy count, if there is one."""
-        parts = parts_of(self.privacy, self.counted, self.coverage)[0]
-        return self._part(Count(), parts[0]) if self.counted else None
-
-    @cached_property
-    def cover(self) -> Order | None:
-        """The coverage, if it was asked for."""
-        parts = parts_of(self.privacy, self.counted, self.coverage)[0]
-        ball = self.statistic.ball
-        return self._part(Coverage(ball), parts[-1]) if self.coverage and ball is not None else None
-
-    def _part(self, statistic: Statistic, privacy: Privacy) -> Order:
-        return Order(statistic, privacy, unit=self.unit, neighbours=self.neighbours)
-
-    def measurement(self, n: int) -> Measurement:
-        # cached, because many groups have the same number of members
-        if n not in self._made:
-            options = self.mechanism, self.law, self.project, self.neighbours
-            self._made[n] = Measurement(self.statistic, n, self.own, *options)
-        return self._made[n]
-
-    @cached_property
-    def _made(self) -> dict[int, Measurement]:
-        return {}
-
-    def cost(self, n: int) -> Cost:
-        """The cost of a release about ``n`` members; if ``n`` is private, a cost that holds for every number."""
-        own = cost_of(self.own) if self.counted else self.measurement(n).noise.cost
-        parts = [part.cost(1) for part in (self.count, self.cover) if part is not None]
-        return cost_of_parts([*parts, own], self.privacy)
-
-    def check(self, n: int) -> None:
-        """Raises if there is no noise for ``n`` members or, if that number is private, for no number of them."""
-        if self.counted:
-            self.least()
-        else:
-            self.measurement(n).check()
-
-    def about(self, data: Dataset) -> Order:
-        """The same order for these data: whom it protects."""
-        counted = data.neighbours == "add-remove"
-        return replace(self, unit=unit_of(data), counted=counted, neighbours=protected_neighbours(data))
-
-    def of_group(self, data: Dataset) -> Order:
-        """What each group gets of an order about these data."""
-        if data.labels == "public":
-            return self
-        # a record that changes its group leaves one group and enters another, so two releases must each protect it
-        share = self.privacy if self.counted else halves(self.privacy)
-        return replace(self, privacy=share, counted=True, neighbours=add_or_remove_one(self.unit))
-
-    def least(self) -> int:
-        """The smallest number of members for which there is noise. On compact spaces it may be more than one."""
-        least = 1
-        while True:
-            try:
-                self.measurement(least).check()
-                return least
-            except ValueError:
-                least *= 2
-                if least > 1 << 40:
-                    raise
-
-
-class _Job:
-    """A release in progress: an order and its members. It is first computed, then charged, then drawn."""
-
-    def __init__(
-        self,
-        order: Order,
-        members: Members | None,
-        simulate: np.random.Generator | None,
-        progress: Progress | bool | None = None,
-        true: Array | None = None,
-    ) -> None:
-        self.order, self.members, self.simulate, self.progress = order, members, simulate, progress
-        self.n = 1 if members is None else members.count
-        self.true = true
-        self._count: Release | None = None
-        self._least = order.least() if order.counted else 1  # raises before anything is charged
-
-    @cached_property
-    def cost(self) -> Cost:
-        return self.order.cost(self._used)
-
-    @property
-    def _used(self) -> int:
-        return self.n if self.members is None else self.members.count
-
-    def resize(self) -> None:
-        """Draws how many members to use, and drops some at random or adds invalid ones."""
-        order, members = self.order, self.members
-        assert members is not None
-        assert order.count is not None
-        self._count = self._drawn(order.count, np.array([float(members.count)]), n=None)
-        self.n = used(self._count.noise, self._count.value, self._least)
-        chance = secrets.SystemRandom() if self.simulate is None else Random(int(self.simulate.integers(2**63)))
-        self.members = members.resized(self.n, chance)
-
-    def compute(self, order: Order) -> Array:
-        """The private value, to which noise will be added."""
-        statistic: Any = order.statistic
-        members = self.members
-        assert members is not None
-        more = (self.progress,) if isinstance(statistic, FrechetMean) else ()
-        return computed(lambda: statistic.compute(members.source, members.count, *more))
-
-    @property
-    def measurement(self) -> Measurement:
-        return self.order.measurement(max(1, self._used))
-
-    def draw(self, account: Account, charge: int | None, drawn: Draw | None) -> Release:
-        """The release with its noise, which is drawn now unless it is given."""
-        order, cover = self.order, None
-        if order.cover is not None:
-            cover = self._drawn(order.cover, self.compute(order.cover))
-        named = {"dataset": account.dataset, "charge": charge, "count": self._count}
-        return self._drawn(order, self.true, drawn, **named, coverage=cover, coverage_share=order.coverage)
-
-    def _drawn(self, order: Order, true: Array | None, drawn: Draw | None = None, **more: Any) -> Release:
-        measurement = order.measurement(max(1, self._used))
-        noise, simulate = measurement.noise, self.simulate
-        assert true is not None
-        value, grid = computed(lambda: _drawn(noise, true, simulate), said=()) if drawn is None else drawn
-        kind = KINDS[order.statistic.kind]
-        named = {"n": None if self.members is None else self.n, **more}
-        return kind.release(
-            value=value if kind.value is None else kind.value(order.statistic, value),
-            vector=None if kind.value is None else value,
-            privacy=order.privacy,
-            noise=noise,
-            statistic=order.statistic,
-            sensitivity=measurement.sensitivity,
-            tolerance=measurement.tolerance,
-            numerics=EXACT if simulate is None else SIMULATED,
-            grid=grid,
-            neighbours=order.neighbours,
-            unit=order.unit,
-            written=order.written,
-            **named,
-        )
-
-
-def released(
-    order: Order, data: Dataset, ledger: Any, dataset: Any, simulate: Any, progress: Progress | bool | None = None
+def run(
+    request: Request,
+    data: Dataset | Given,
+    account: Account,
+    simulate: np.random.Generator | None = None,
+    progress: Progress | bool | None = None,
 ) -> Any:
-    """The release that was ordered, or one for each group."""
-    account = Account.of(ledger, dataset, simulate)
-    _check_options(None, simulate)
+    """The release that was requested, or one for each group."""
     account.check_open()
-    members = data.open(order.manifold)
-    whole = replace(order.about(data), written=members.dataset.notation(order.manifold))
-    if data.by is None:
-        return _one_release(_Job(whole, members, simulate, progress), account)
-    order = whole.of_group(data)
-    groups = members.groups()
-    jobs: dict[Any, _Job] = {name: _Job(order, members.select(keep), simulate) for name, keep in groups.items()}
-    for job in jobs.values():
-        if job.n == 0 and not order.counted:
-            # a public group without records: its release says nothing, and that is public
-            job.members = members.select(np.arange(0), 1)
-    return _group_releases(jobs, whole, account)
+    members = data.open(request.manifold)
+    groups = _groups(members) if request.labels else {None: (members, members.count)}
+    if request.labels and data.unit_in == "all groups":  # type: ignore[union-attr]  # a given value has no groups
+        request = replace(request, divided=len(groups))
+    sizes = tuple(1 if request.hides_numbers else part.count for part, _ in groups.values())
+    written = None if isinstance(data, Given) else members.dataset.notation(request.manifold)
+    charges: list[int | None] = []
+
+    def release(step: Request) -> Receipt | GroupedRelease:
+        each = step.of_group if step.labels else step
+        parts = groups if step.labels == request.labels else {None: _together(data, step)}
+        runs = {name: _Run(each, part, n, simulate) for name, (part, n) in parts.items()}
+        if not charges:
+            account.check(cost := request.price(sizes), request)
+        values = _compute(list(runs.values()), progress)
+        if not charges:
+            by_group = f" of {len(groups)} groups" if request.labels else ""
+            charges.append(account.charge(cost, request, f"{request.statistic.purpose}{by_group}"))
+        while waiting := [one for one in runs.values() if one.plans]:
+            for one, own in zip(waiting, values or _compute(waiting, progress), strict=True):
+                one.draw(own)
+            values = []
+        found: dict[Any, Receipt] = {name: one.receipt(account.dataset, charges[0], written) for name, one in runs.items()}
+        return GroupedRelease(step, found, account.dataset, charges[0]) if step.labels else found[None]
+
+    with nullcontext() if simulate is None else reproducible():
+        releases = follow(request.statistic.steps(request, sizes), release)
+    made = ChainRelease(request, tuple(releases)) if request.statistic.chain else releases[0]
+    account.attach(charges[0], made.to_json)
+    return made
 
 
-def unit_of(data: Dataset) -> Unit:
-    """What each of ``n`` is."""
-    return "record" if data.unit is None else "person"
+def prepay(request: Request, times: int, account: Account, what: str) -> None:
+    """Charges so many releases at once, before the first of them; they are then made without an account.
+
+    Each member of the data must be in at most so many of them, and in which must not depend on the records. Then the others do
+    not change with it, and those it is in are a composition.
+    """
+    account.check_open()
+    whole = replace(request, privacy=multiple(request.privacy, times))
+    account.charge(cost_of(whole.privacy), whole, what)
 
 
-def protected_neighbours(data: Dataset) -> str:
-    """The neighbours that a release of these records is about; if it is by group, that of all groups together."""
-    unit = unit_of(data)
-    if data.neighbours == "replace":
-        return replace_one(unit)
-    return change_one(unit) if data.by is None else add_or_remove_one(unit)
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A value that the caller computed, in place of records."""
+
+    source: Array
+    count: int = 1
+
+    def open(self, manifold: Any) -> Any:
+        return self
 
 
-def _one_release(job: _Job, account: Account) -> Release:
-    order = job.order
-    charge, (release,) = _releases([job], job.cost, order, f"{order.statistic.kind} on {order.manifold}", account)
-    account.attach(charge, release.to_json)
-    return release
+def _groups(members: Members) -> dict[Any, tuple[Members, int]]:
+    """The members of each group, and their number. A public group without any gets one invalid member, and says nothing."""
+    padding = 1 if members.dataset.labels == "public" else 0
+    return {name: (members.select(keep, 0 if len(keep) else padding), len(keep)) for name, keep in members.groups().items()}
 
 
-def _group_releases(jobs: dict[Name, _Job], whole: Order, account: Account) -> GroupedRelease:
-    first = next(iter(jobs.values())).order
-    cost = cost_of_groups([job.cost for job in jobs.values()], whole.privacy, first.privacy != whole.privacy)
-    what = f"{whole.statistic.kind} on {whole.manifold} of {len(jobs)} groups"
-    charge, releases = _releases(list(jobs.values()), cost, whole, what, account)
-    named = dict(zip(jobs, releases, strict=True))
-    release = GroupedRelease(named, whole.privacy, whole.neighbours, account.dataset, charge)
-    account.attach(charge, release.to_json)
-    return release
+def _together(data: Any, step: Request) -> tuple[Members, int]:
+    """The members of all groups together, for a step of a chain that is not by group."""
+    members = data.without_groups().open(step.manifold)
+    return members, members.count
 
 
-def _releases(jobs: list[_Job], cost: Cost, whole: Order, what: str, account: Account) -> tuple[int | None, list[Release]]:
-    """Checks the budget, computes, charges, draws. If the numbers of members are private, they are drawn first."""
-    if jobs[0].simulate is not None:
-        with reproducible():
-            return _made(jobs, cost, whole, what, account)
-    return _made(jobs, cost, whole, what, account)
+class _Run:
+    """A request on its way: the members, the plans that wait for their draws, and what was drawn."""
+
+    def __init__(self, request: Request, members: Any, n: int, simulate: np.random.Generator | None) -> None:
+        request.check(members.count)
+        self.request, self.members, self.n, self.simulate = request, members, n, simulate
+        self.draws: list[Array] = []
+        self.plans: tuple[Plan, ...] = ()
+        self.made: Any = None
+        self._flow: Flow = request.flow(self.n)
+        self._advance(None)
+
+    def _advance(self, drawn: list[Array] | None) -> None:
+        try:
+            asked = self._flow.send(cast(Any, drawn))
+            while isinstance(asked, Resize):
+                chance = secrets.SystemRandom() if self.simulate is None else Random(int(self.simulate.integers(2**63)))
+                self.n = asked.n
+                self.members = self.members.resized(self.n, chance)
+                asked = next(self._flow)
+            self.plans = asked
+        except StopIteration as end:
+            self.plans, self.made = (), end.value
+
+    def compute(self, plan: Plan, progress: Progress | bool | None) -> Any:
+        """The value of a waiting plan."""
+        return hide_errors(partial(plan.statistic.compute, self.members.source, self.members.count, progress))
+
+    def draw(self, values: list[Any]) -> None:
+        """Hides the values of the waiting plans, and goes on."""
+        drawn = [
+            hide_errors(partial(_draw, plan, value, self.simulate), show=())
+            for plan, value in zip(self.plans, values, strict=True)
+        ]
+        self.draws += drawn
+        hide_errors(partial(self._advance, drawn), show=())
+
+    def receipt(self, dataset: str | None, charge: int | None, written: Any) -> Receipt:
+        kind = self.request.statistic.release or Release
+        n = self.n if self.request.statistic.of_records else None
+        simulated = self.simulate is not None
+        found: Receipt = kind(self.request, n, tuple(self.draws), simulated, dataset, charge, written, made=self.made)
+        return found
 
 
-def _made(jobs: list[_Job], cost: Cost, whole: Order, what: str, account: Account) -> tuple[int | None, list[Release]]:
-    account.check(cost, whole.privacy, whole.neighbours)
-    counted = jobs[0].order.counted
-    if not counted:
-        _compute(jobs)
-    charge = account.charge(cost, whole.privacy, what, whole.neighbours)
-    if counted:
-        for job in jobs:
-            job.resize()
-        _compute(jobs)
-    return charge, [job.draw(account, charge, drawn) for job, drawn in zip(jobs, _draws(jobs), strict=True)]
+def _draw(plan: Plan, value: Any, simulate: np.random.Generator | None) -> Array:
+    noise = plan.noise
+    found: Array = noise.draws([value])[0] if simulate is None else noise.simulations([value], simulate)[0]
+    return found
 
 
-def _draws(jobs: list[_Job]) -> list[Draw | None]:
-    """Exact draws for many jobs, made together for equal noise. A single job and simulations draw by themselves."""
-    drawn: list[Draw | None] = [None] * len(jobs)
-    if len(jobs) == 1 or jobs[0].simulate is not None:
-        return drawn
-    alike: dict[int, list[int]] = {}
-    for i, job in enumerate(jobs):
-        alike.setdefault(id(job.measurement), []).append(i)
-    for places in alike.values():
-        noise, values = jobs[places[0]].measurement.noise, np.stack([true for i in places if (true := jobs[i].true) is not None])
-        for i, draw in zip(places, computed(partial(noise.draw_each, values), said=()), strict=True):
-            drawn[i] = draw
-    return drawn
+def _compute(runs: list[_Run], progress: Progress | bool | None) -> list[list[Any]]:
+    """The values of all waiting plans. Those of many groups are computed together where that is faster."""
+    sources = [one.members.source for one in runs]
+    values: list[list[Any]] = [[] for _ in runs]
+    for i, first in enumerate(runs[0].plans):
+        alike = all(len(one.plans) == len(runs[0].plans) and one.plans[i].statistic == first.statistic for one in runs)
+        together = None
+        if len(runs) > 1 and alike and all(isinstance(source, np.ndarray) for source in sources):
+            together = hide_errors(partial(first.statistic.compute_each, sources))
+        if together is None:
+            return [[one.compute(plan, progress) for plan in one.plans] for one in runs]
+        for own, value in zip(values, together, strict=True):
+            own.append(value)
+    return values
 
 
-def _compute(jobs: list[_Job]) -> None:
-    """Computes the private value of every job. Means of many groups are computed together, which is much faster."""
-    statistic = jobs[0].order.statistic
-    arrays = [job.members.source for job in jobs if job.members is not None]
-    if len(jobs) > 1 and isinstance(statistic, FrechetMean) and all(isinstance(array, np.ndarray) for array in arrays):
-        points = computed(lambda: statistic.compute_each(arrays))
-        for job, point in zip(jobs, points, strict=True):
-            job.true = point
-        return
-    for job in jobs:
-        if job.true is None:
-            job.true = job.compute(job.order)
-
-
-def checked_share(share: Any) -> float:
-    value = real_number(share, "the part of the privacy for coverage")
-    if not 0.0 <= value <= 0.5:
-        raise ValueError(f"the part of the privacy for coverage must be from 0 to 0.5 but is {value:g}: 0.05 is usual")
-    return value
-
-
-def _drawn(noise: Mechanism, true: Array, simulate: np.random.Generator | None) -> tuple[Array, float | None]:
-    return noise.draw(true) if simulate is None else (noise.simulate(true, 1, simulate)[0], None)
-
-
-def computed(compute: Callable[[], T], said: tuple[type[Exception], ...] = (ValueError,)) -> T:
+def hide_errors(compute: Callable[[], T], show: tuple[type[Exception], ...] = (ValueError,)) -> T:
     """The result of ``compute``. If it fails, the text of the exception is hidden, because it may quote data.
 
-    The text is shown only for exceptions in ``said``, which quote public things: the shape or the number of records, the kind of
+    The text is shown only for exceptions in ``show``, which quote public things: the shape or the number of records, the kind of
     a failure to read them.
     """
     try:
@@ -820,27 +395,10 @@ def computed(compute: Callable[[], T], said: tuple[type[Exception], ...] = (Valu
             return compute()
     except np.linalg.LinAlgError as error:  # a ValueError, but not one of geodp
         raise RuntimeError(_HIDDEN.format(type(error).__name__)) from None
-    except said:
+    except show:
         raise
     except Exception as error:
         raise RuntimeError(_HIDDEN.format(type(error).__name__)) from None
 
 
 _HIDDEN = "the release failed with {}; its text is hidden because it may hold data"
-
-
-def _check_options(project: Any, simulate: Any) -> None:
-    if simulate is not None and not isinstance(simulate, np.random.Generator):
-        raise TypeError(f"simulate must be a numpy.random.Generator but is of type {type(simulate).__name__}")
-    if not isinstance(project, bool | np.bool_ | None):
-        raise TypeError(f"project must be True, False or None but is of type {type(project).__name__}")
-
-
-def _flag(project: Any) -> bool | None:
-    return None if project is None else bool(project)
-
-
-def _is_ledger(ledger: Any) -> bool:
-    from geodp.privacy.ledger import Ledger  # slow to import
-
-    return isinstance(ledger, Ledger)

@@ -2,45 +2,104 @@
 
 from __future__ import annotations
 
-import json
+import inspect
 import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any, NoReturn, Self, Unpack, final
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack, cast, final, overload
 
 from numpy.typing import ArrayLike
 
-from geodp.chain import ChainPlan, plan_chain
-from geodp.finding import BallRelease, private_ball
-from geodp.kmeans import KMeansRelease
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.planning import Plan, plan
+from geodp.planning import plan
 from geodp.privacy.amounts import Number
 from geodp.privacy.ledger import Budget, Charge, EpsilonDelta, Ledger
-from geodp.receipt import GroupedRelease, Release
+from geodp.programs.ball import BallRelease, private_ball
+from geodp.programs.chain import ChainPlan, plan_chain
+from geodp.programs.kmeans import private_kmeans
+from geodp.receipt import Release, receipt_from_json
 from geodp.records.dataset import Dataset, DatasetOptions
-from geodp.release import (
-    Account,
-    private_coverage,
-    private_mean,
-    private_projected_mean,
-    private_summary,
-    protected_neighbours,
-)
+from geodp.release import Account, AccountOptions, protection, takes
+from geodp.request import Count, Plan, Request
 from geodp.showing import Row, Shown, as_html, table_html
-from geodp.spread import private_covariance, private_variance
+from geodp.statistics.covariance import private_covariance
+from geodp.statistics.coverage import private_coverage
+from geodp.statistics.frechet import private_mean
+from geodp.statistics.projected import private_projected_mean
+from geodp.statistics.summary import private_summary
+from geodp.statistics.variance import private_variance
+from geodp.table import TABLE, Entry
 
-#: A release of any kind, as a file may hold one.
-AnyRelease = BallRelease | GroupedRelease | KMeansRelease | Release
-#: What receipts call the data set of a session without a ledger.
-UNKEPT = "this session only"
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: What a method takes in place of the records and of where they are.
+_PLACES: dict[str, tuple[str, ...]] = {"ball": ("ball",), "start": ("radius", "center"), "manifold": ()}
+#: Options that a session gives itself.
+_OWN = {*AccountOptions.__annotations__, *DatasetOptions.__annotations__}
+
+
+class Method(Generic[P, R]):
+    """A ``private_*`` function as a method of sessions, with the options that the session does not give itself.
+
+    If the session is by group, so is what it returns: a :class:`geodp.GroupedRelease`.
+    """
+
+    def __init__(self, function: Callable[Concatenate[Any, Any, P], R]) -> None:
+        self._entry = TABLE[function.__name__.removeprefix("private_")]
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+        @overload
+        def __call__(self, *args: Any, ball: Ball | None, **kwargs: Any) -> R: ...
+
+        @overload
+        def __call__(self, *args: Any, radius: float | None, **kwargs: Any) -> R: ...
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+        def __get__(self, session: Session | None, kind: type[Session]) -> Self: ...
+
+    else:
+
+        def __get__(self, session: Session | None, kind: type[Session]) -> Any:
+            return self if session is None else _bound(session, self._entry)
+
+
+def _bound(session: Session, entry: Entry) -> Callable[..., Any]:
+    """The function of an entry, for the records of a session."""
+    function = entry.function
+    taken = inspect.signature(function).parameters
+
+    @wraps(function)
+    def release(*arguments: Any, **options: Any) -> Any:
+        place = session._place(entry, *(options.pop(name, None) for name in _PLACES[entry.place]))
+        found = function(
+            session._everyone if entry.place == "start" else session.data,
+            place,
+            *arguments,
+            ledger=session.ledger,
+            dataset=session.dataset,
+            **options,
+        )
+        if isinstance(found, BallRelease):
+            session._found = found.ball
+        return found
+
+    kept = [each for name, each in list(taken.items())[2:] if name not in _OWN]
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in _PLACES[entry.place]]
+    cast(Any, release).__signature__ = inspect.Signature([*kept, *more])
+    release.__name__ = entry.name
+    return release
 
 
 @final
@@ -84,6 +143,7 @@ class Session(Shown):
     geodp.privacy.ledger.BudgetExhausted: the data set 'this session only' has 0.5 of 2 left, 1 was asked for: ask for at most 0.5
     """
 
+    @takes(DatasetOptions)
     def __init__(
         self,
         x: Any,
@@ -101,7 +161,7 @@ class Session(Shown):
         if not isinstance(manifold, Manifold):
             raise TypeError(f"the manifold must be a Manifold but is of type {type(manifold).__name__}")
         Account.of(ledger, dataset, None)  # or a sentence about what is missing
-        total = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+        total: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
         given = any(number is not None for number in total.values())
         if ledger is None and not given:
             raise ValueError(
@@ -109,9 +169,9 @@ class Session(Shown):
             )
         self.manifold = manifold
         self.data = Dataset.of(x, who).load(manifold)
-        self.ledger, self.dataset = ledger or self._temporary(), dataset or UNKEPT
+        self.ledger, self.dataset = ledger or self._temporary(), dataset or "this session only"
         if given:
-            self.ledger.open(self.dataset, **total, compose=compose, neighbours=protected_neighbours(self.data))
+            self.ledger.open(self.dataset, **total, compose=compose, neighbours=self._protects)
         self.ledger.remaining(self.dataset)  # or a sentence that there is none
         self._found: Ball | None = None
 
@@ -150,9 +210,9 @@ class Session(Shown):
         return self.ledger.remaining(self.dataset)
 
     @property
-    def releases(self) -> list[AnyRelease]:
+    def releases(self) -> list[Any]:
         """What was released, oldest first: every receipt of geodp that the ledger keeps for the data set."""
-        return [release for charge in self.ledger.history(self.dataset) if (release := _released(charge)) is not None]
+        return [release for _, release in self._history() if release is not None]
 
     @cached_property
     def n(self) -> int | None:
@@ -161,39 +221,32 @@ class Session(Shown):
 
     # ------------------------------------------------------------------ releases
 
-    def ball(self, *privacy: float, radius: float | None = None, center: ArrayLike | None = None, **options: Any) -> BallRelease:
-        """Find a ball by :func:`geodp.private_ball`, from a wide ``radius`` about a public centre (by default the origin), or on
-        compact spaces from nothing. Later releases are of this ball."""
-        everyone = replace(self.data, by=None, groups=None, labels="public")
-        release: BallRelease = self._charged(private_ball, everyone, self._outer(radius, center), privacy, options)
-        self._found = release.ball
-        return release
+    # a search starts from a wide radius about a public center (by default the origin), or on compact spaces from nothing; it is
+    # for all groups together, and later releases are of the ball that it finds
+    ball = Method(private_ball)
+    mean = Method(private_mean)
+    variance = Method(private_variance)
+    covariance = Method(private_covariance)
+    coverage = Method(private_coverage)
+    projected_mean = Method(private_projected_mean)
+    kmeans = Method(private_kmeans)
 
-    def mean(self, *privacy: float, ball: Ball | None = None, **options: Any) -> Any:
-        """:func:`geodp.private_mean`."""
-        return self._charged(private_mean, self.data, self._in(ball), privacy, options)
+    if not TYPE_CHECKING:
 
-    def variance(self, *privacy: float, ball: Ball | None = None, **options: Any) -> Any:
-        """:func:`geodp.private_variance`."""
-        return self._charged(private_variance, self.data, self._in(ball), privacy, options)
+        def __getattr__(self, name: str) -> Any:
+            """What was added to the table since."""
+            if name not in TABLE or TABLE[name].place not in _PLACES:
+                raise AttributeError(f"a session has no attribute {name!r}")
+            return _bound(self, TABLE[name])
 
-    def covariance(self, *privacy: float, ball: Ball | None = None, **options: Any) -> Any:
-        """:func:`geodp.private_covariance`."""
-        return self._charged(private_covariance, self.data, self._in(ball), privacy, options)
-
-    def coverage(self, *privacy: float, ball: Ball | None = None, **options: Any) -> Any:
-        """:func:`geodp.private_coverage`."""
-        return self._charged(private_coverage, self.data, self._in(ball), privacy, options)
-
-    def projected_mean(self, *privacy: float, **options: Any) -> Any:
-        """:func:`geodp.private_projected_mean`, which needs no ball."""
-        return self._charged(private_projected_mean, self.data, self.manifold, privacy, options)
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(name for name, entry in TABLE.items() if entry.place in _PLACES)]
 
     def summary(self, value: ArrayLike, *, sensitivity: float, **options: Any) -> Release:
         """:func:`geodp.private_summary` of a value that you computed from these records, with a sensitivity that you proved for
         the neighbours of the budget."""
-        about: Any = {"neighbours": protected_neighbours(self.data), **options}
-        return private_summary(value, self.manifold, sensitivity=sensitivity, **self._account, **about)
+        about: Any = {"neighbours": self._protects, "ledger": self.ledger, "dataset": self.dataset, **options}
+        return private_summary(value, self.manifold, sensitivity=sensitivity, **about)
 
     def plan(
         self,
@@ -219,12 +272,20 @@ class Session(Shown):
             return plan_chain(self._outer(radius, center), records, *privacy, spread=spread, **options)
         return plan(self._in(ball), records, *privacy, **options)
 
-    @property
-    def _account(self) -> dict[str, Any]:
-        return {"ledger": self.ledger, "dataset": self.dataset}
+    @cached_property
+    def _everyone(self) -> Dataset:
+        """The data without their groups."""
+        return self.data.without_groups()
 
-    def _charged(self, release: Callable[..., Any], data: Dataset, place: Any, privacy: Any, options: dict[str, Any]) -> Any:
-        return release(data, place, *privacy, **self._account, **options)
+    @cached_property
+    def _protects(self) -> str:
+        """The neighbours of all releases together."""
+        return Request(Count(), epsilon=1.0, **protection(self.data)).protects
+
+    def _place(self, entry: Entry, *given: Any) -> Any:
+        if entry.place == "manifold":
+            return self.manifold
+        return self._in(*given) if entry.place == "ball" else self._outer(*given)
 
     def _outer(self, radius: float | None, center: ArrayLike | None) -> Ball | Manifold:
         if radius is None:
@@ -251,19 +312,17 @@ class Session(Shown):
 
     def rows(self) -> list[Row]:
         listed = []
-        for charge in self._charges:
-            asked, *told = _told(charge)
-            listed.append((f"charge {charge.id}", "\n".join(filter(None, [f"{told[0]}, {asked}", *told[1:]]))))
+        for number, asked, what, value, verdict in map(_cells, self._history()):
+            listed.append((f"charge {number}", "\n".join(filter(None, (f"{what}, {asked}", value, verdict)))))
         return [*self.budget.rows(), *listed]
 
     def _repr_html_(self) -> str:
         columns = ("charge", "asked for", "what", "released", "verdict")
-        cells = [[str(charge.id), *_told(charge)] for charge in self._charges]
-        return as_html(self.head(), self.budget.rows()) + table_html("releases", columns, cells)
+        return as_html(self.head(), self.budget.rows()) + table_html("releases", columns, map(_cells, self._history()))
 
-    @property
-    def _charges(self) -> list[Charge]:
-        return self.ledger.history(self.dataset)
+    def _history(self) -> list[tuple[Charge, Any]]:
+        """All charges, each with its release if geodp made it and its receipt is kept."""
+        return [(charge, _release_of(charge)) for charge in self.ledger.history(self.dataset)]
 
     def __repr__(self) -> str:
         return f"<Session on {self.manifold}, data set {self.dataset!r}>"
@@ -275,34 +334,19 @@ def _remove(folder: str, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _told(charge: Charge) -> tuple[str, str, str, str]:
-    """A charge for people: the privacy, what for, what came out and what that means."""
-    release = _released(charge)
-    if release is None:
-        return str(charge.privacy), charge.what, "" if charge.receipt else "no release is on record", ""
-    rows = release.rows()
-    name, text = rows[0]
-    result = f"{name} {text}".replace("\n", "\n" + " " * (len(name) + 1))
-    return str(charge.privacy), charge.what, result, dict(rows).get("verdict", "")
-
-
-def _released(charge: Charge) -> AnyRelease | None:
-    """The release of a charge, if geodp made it and its receipt is kept."""
+def _release_of(charge: Charge) -> Any:
     try:
-        return None if charge.receipt is None else release_from_json(charge.receipt)
+        return None if charge.receipt is None else receipt_from_json(charge.receipt)
     except ValueError:
         return None
 
 
-def release_from_json(text: str) -> AnyRelease:
-    """A release of any kind. The error quotes nothing, because the text may be anything, even a file of records."""
-    try:
-        stored = json.loads(text)
-    except (ValueError, RecursionError):
-        stored = None
-    if not isinstance(stored, dict) or "geodp" not in stored or not isinstance(stored.get("summary", ""), str):
-        raise ValueError("this file is not a receipt of geodp: give one that geodp mean --out or to_json wrote")
-    if "estimator" in stored:
-        raise ValueError("this is the receipt of a fit, of several releases: give one of them, or --verify it")
-    kinds: dict[Any, type[AnyRelease]] = {"ball": BallRelease, "groups": GroupedRelease, "clusters": KMeansRelease}
-    return kinds.get(stored.get("summary"), Release).from_json(text)
+def _cells(entered: tuple[Charge, Any]) -> list[str]:
+    """A charge for people: its number, the privacy, what for, what came out and what that means."""
+    charge, release = entered
+    value, verdict = "" if charge.receipt else "no release is on record", ""
+    if release is not None:
+        name, text = release.rows()[0]
+        value = f"{name} {text}".replace("\n", "\n" + " " * (len(name) + 1))
+        verdict = dict(release.rows()).get("verdict", "")
+    return [str(charge.id), str(charge.privacy), charge.what, value, verdict]

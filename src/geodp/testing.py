@@ -26,6 +26,7 @@ injectivity radius, diameter, cut locus  a search for the geodesics that stop be
 volume density, its bound                differences of ``exp``, up to the cut locus
 total volume                             the same integral seen from another point
 volume entropy                           the growth of the density along geodesics
+flat charts                              distances, their inverses, and hundreds of digits
 rounding of ``log``                      hundreds of digits from the exact sampler's chart; the last bits of its arguments
 requirements                             random arrays, points of the wrong size, projections of anything
 diameter of the embedding                a search for the pair of points that are farthest apart in it
@@ -51,7 +52,7 @@ from numpy.typing import ArrayLike
 import geodp
 from geodp import manifolds
 from geodp.inputs import Array
-from geodp.manifolds import Embedding, Manifold
+from geodp.manifolds import Embedding, FlatChart, Manifold
 
 if TYPE_CHECKING:
     from flint import arb
@@ -550,7 +551,7 @@ def _fastest_growth(manifold: Manifold) -> float:
 
 
 def log_rounding_covers_the_last_bits_of_its_arguments(manifold: Manifold) -> None:
-    """A logarithm cannot be more accurate than ``q``, and its bound also covers the rounding of ``p``.
+    """A logarithm cannot be more accurate than ``q``, and its bound, with that of reading, also covers the rounding of ``p``.
 
     The last bits of ``p`` and ``q`` are changed at random, enlarged a million times so that other rounding does not matter. A
     bound on the rounding of ``log`` must not be below their effect: also far away, near the cut locus, and at all points of a
@@ -567,6 +568,7 @@ def log_rounding_covers_the_last_bits_of_its_arguments(manifold: Manifold) -> No
         stored = np.asarray(manifold.dist(p, _flipped(manifold, p, enlarged, rng))) / enlarged
         lengths = _norm(manifold, p, v)
         bounds = np.array([manifold.log_rounding(at, float(length)) for at, length in zip(p, lengths, strict=True)])
+        bounds += [manifold.reading_rounding(start) + manifold.reading_rounding(end) for start, end in zip(p, q, strict=True)]
         for seen, what in ((moved, "q change log(p, q)"), (stored, "p move it")):
             worst = int(np.argmax(seen - bounds))
             _true(
@@ -577,7 +579,7 @@ def log_rounding_covers_the_last_bits_of_its_arguments(manifold: Manifold) -> No
     p, q = random_points(manifold, 60, rng, radius), random_points(manifold, 60, rng, radius)
     moved = manifold.raw_log(p, _flipped(manifold, q, enlarged, rng)) - manifold.raw_log(p, q)
     most = float(np.nanmax(_norm(manifold, p, manifold.raw_project_tangent(p, moved)))) / enlarged
-    bound = manifold.log_rounding_in_ball(manifold.origin, radius)
+    bound = manifold.log_rounding_in_ball(manifold.origin, radius) + max(map(manifold.reading_rounding, q))
     _true(most <= bound, f"log_rounding_in_ball is {bound:.3g}, but last bits change log(p, q) by {most:.3g} in the ball")
 
 
@@ -663,9 +665,46 @@ def _exact_log(manifold: Manifold, p: Array, q: Array, start: Array) -> list[arb
 
 
 def _flipped(manifold: Manifold, x: Array, enlarged: float, rng: np.random.Generator) -> Array:
-    """Points whose entries differ by half a unit in the last place of the largest, times ``enlarged``."""
-    size = np.abs(x).max(axis=tuple(range(1, x.ndim)), keepdims=True)
+    """Points with entries off by ``enlarged`` half units in the last place of the largest, or on a flat chart in their own."""
+    size = np.abs(x) if isinstance(manifold, FlatChart) else np.abs(x).max(axis=tuple(range(1, x.ndim)), keepdims=True)
     return manifold.raw_project(x + enlarged * 2.0**-53 * size * rng.uniform(-1.0, 1.0, size=x.shape))
+
+
+def the_chart_is_an_isometry_onto_a_euclidean_space(manifold: Manifold) -> None:
+    """For a :class:`~geodp.manifolds.FlatChart`: distances, the way back, and private values that are kept as coordinates."""
+    if not isinstance(manifold, FlatChart):
+        return
+    rng, origin = _rng(manifold), np.zeros(manifold.dim)
+    c, d = (spread * _unit(rng.normal(size=(20, manifold.dim))) for spread in (1.0, 2.5))
+    p, q = manifold.raw_inverse(c), manifold.raw_inverse(d)
+    _true(manifold.check_point(p) is None, f"the inverse of the chart is not a point: {manifold.check_point(p)}")
+    _small(manifold.raw_chart(p) - c, CLOSE, "the chart of its inverse minus the coordinates")
+    _small(manifold.raw_chart(manifold.origin) - origin, CLOSE, "the chart of the origin")
+    _small(
+        np.linalg.vector_norm(c - d, axis=-1) - manifold.dist(p, q), CLOSE, "the distance in the chart minus that of the points"
+    )
+    _small(manifold.coordinates(p, manifold.log(p, q)) - (d - c), CLOSE, "coordinates of a logarithm minus those in the chart")
+    kept = manifold.raw_keep(c)
+    rounding = max(map(manifold.reading_rounding, p)) + 4.0 * manifold.log_rounding(manifold.origin, 2.5)
+    _small(manifold.raw_position(kept) - c, rounding, "what is read from kept coordinates minus these")
+    _small(manifold.raw_dist(manifold.raw_readable(kept), p), rounding, "the distance from a point to its kept coordinates")
+    _small(
+        manifold.raw_dist(manifold.raw_kept_exp(p, manifold.raw_log(p, q)), q), CLOSE, "the distance from a kept exp to its end"
+    )
+
+
+def reading_rounding_covers_the_error_of_the_chart(manifold: Manifold) -> None:
+    """Compares the chart in floats with ``exact_coordinates``, in 400 bits, at points near and far."""
+    if not isinstance(manifold, FlatChart):
+        return
+    from geodp.arithmetic.intervals import working_precision
+
+    for p in np.concatenate([random_points(manifold, 8, _rng(manifold), spread) for spread in (0.1, 1.0, 5.0)]):
+        with working_precision(400):
+            exact = manifold.exact_coordinates(p)
+            error = math.hypot(*(float(a - b) for a, b in zip(_exact(manifold.raw_chart(p)), exact, strict=True)))
+        bound = manifold.reading_rounding(p) + manifold.log_rounding(p, 0.0)
+        _true(error <= bound, f"the chart errs by {error:.3g}, but the bounds on its rounding are {bound:.3g}")
 
 
 def requirements_accept_points_and_nothing_else(manifold: Manifold) -> None:
@@ -921,6 +960,8 @@ PROPERTIES: tuple[Callable[[Manifold], None], ...] = (
     volume_entropy_is_the_fastest_growth_of_the_volume_density,
     log_rounding_covers_the_last_bits_of_its_arguments,
     log_rounding_covers_the_error_of_log,
+    the_chart_is_an_isometry_onto_a_euclidean_space,
+    reading_rounding_covers_the_error_of_the_chart,
     requirements_accept_points_and_nothing_else,
     the_embedding_has_the_diameter_and_the_nearest_points_it_says,
     the_exact_sampler_has_the_geometry_of_the_manifold,

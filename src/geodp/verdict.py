@@ -6,6 +6,7 @@ Everything here is computed from public numbers and from releases.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 #: A word for an error that with probability 95% is at most this fraction of the radius of the ball.
 WORDS = ((0.05, "precise"), (0.3, "fair"), (1.0, "coarse"))
@@ -27,6 +28,11 @@ def verdict(expected: float, error_95: float, radius: float, known: str = "the r
         if error_95 < most * radius:
             return f"{word}: the 95% error is {percent(error_95 / radius)} of {known}"
     return "next to nothing: the 95% error is as large as the ball"
+
+
+def says_nothing(noise: Any, ball: Any) -> bool:
+    """Whether a release with this noise would say no more than the public centre of the ball that holds its value, if any."""
+    return ball is not None and bool(noise.expected_error() > ball.radius)
 
 
 def against_spread(expected: float, deviation: float, n: int, unit: str = "record") -> str:

@@ -251,7 +251,7 @@ add("session groups add-remove", chain(many_spd, spd, 30.0, EPSILON, by=persons(
 
 
 def kmeans(*data: Any, **options: Any) -> Any:
-    place = geodp if hasattr(geodp, "private_kmeans") else import_module("geodp.kmeans")
+    place = geodp if hasattr(geodp, "private_kmeans") else import_module("geodp.programs.kmeans")
     return place.private_kmeans(*data, **options)
 
 
@@ -284,7 +284,7 @@ case("estimator classes private", fitted, "PrivateMDM", x_class, y, radius=3.0, 
 case("estimator classes projected", fitted, "PrivateMDM", x_sphere, names, manifold=sphere, radius=None, **RHO)
 case(
     *("estimator classes of persons", fitted, "PrivateMDM", x_class, y),
-    **{"radius": 3.0, "unit": np.arange(400) % 130, "unit_in": "all classes", "protects": PERSON, **EPSILON},
+    **{"radius": 3.0, "unit": np.arange(400) % 130, "unit_in": "all groups", "protects": PERSON, **EPSILON},
 )
 case("estimator clusters", fitted, "PrivateKMeans", x_class, radius=3.0, **EPSILON)
 case("estimator clusters found", fitted, "PrivateKMeans", many_sphere, manifold="Sphere(2)", find=0.3, epsilon=2.0)

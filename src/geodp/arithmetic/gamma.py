@@ -9,7 +9,9 @@ from statistics import NormalDist
 from geodp.arithmetic.intervals import working_precision
 
 #: Bits of working precision: mostly enough that results are right to a few units in the last place of a float.
-_BITS, _MOST_BITS = 96, 1 << 14
+_BITS = 96
+#: More bits than this are not tried: the smaller probability is then below all floats.
+_MOST_BITS = 1 << 14
 
 
 @lru_cache(maxsize=1024)

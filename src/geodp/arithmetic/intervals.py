@@ -258,26 +258,11 @@ def symmetric_eigenvalues(matrix: arb_mat) -> list[arb]:
     return [(turned[i][i] + arb(0, off.upper())) * stretch for i in range(size)]
 
 
-def log_of_positive_definite(p: arb_mat) -> arb_mat:
-    """The matrix logarithm of a symmetric positive-definite matrix, repeated eigenvalues included.
-
-    Jacobi rotations give approximate eigenvalues ``d`` and eigenvectors ``V``, without error bounds. The bounds follow here.
-    Let ``W`` be the orthogonal matrix nearest to ``V``. The singular values ``s`` of ``V`` have ``|s - 1| <= |s^2 - 1|``, so
-    ``|W - V| <= |V'V - I|`` in the Frobenius norm. The matrix exponential does not shorten distances: ``|log p - W log(d)
-    W'| <= dist(p, W d W')`` with the affine-invariant distance on the right (Bhatia, *Positive Definite Matrices*, chapter
-    6). That distance is the norm of ``log(I + E)``, ``E = d^(-1/2) W'p W d^(-1/2) - I``, at most ``|E| / (1 - |E|)``.
-    """
-    size = p.nrows()
-    values, vectors = _jacobi(p)
-    columns = arb_mat(vectors)
-    slack = arb(0, _length_of_defect(columns.transpose() * columns).upper())
-    basis = arb_mat([[entry + slack for entry in row] for row in vectors])
-    roots, logs = [value.rsqrt() for value in values], [value.log() for value in values]
-    inner = (basis.transpose() * p * basis).tolist()
-    length = _length_of_defect(arb_mat([[roots[i] * inner[i][j] * roots[j] for j in range(size)] for i in range(size)]))
-    error = arb(0, (length / (1 - length)).upper())
-    scaled = arb_mat([[entry * log for entry, log in zip(row, logs, strict=True)] for row in basis.tolist()])
-    return arb_mat([[entry + error for entry in row] for row in (scaled * basis.transpose()).tolist()])
+def log_of_positive_definite(p: Array) -> list[list[arb]]:
+    """The matrix logarithm of a symmetric positive-definite float matrix with distinct eigenvalues; only checks use it."""
+    values, vectors = acb_mat(enclosed_matrix(p)).eig(right=True)
+    scaled = acb_mat([[entry * value.log() for entry, value in zip(row, values, strict=True)] for row in vectors.tolist()])
+    return [[entry.real for entry in row] for row in (scaled * vectors.inv()).tolist()]
 
 
 def _length_of_defect(matrix: arb_mat) -> arb:
@@ -286,36 +271,6 @@ def _length_of_defect(matrix: arb_mat) -> arb:
     if not length < 1:
         raise Undecided
     return length
-
-
-def _jacobi(p: arb_mat) -> tuple[list[arb], list[list[arb]]]:
-    """Approximate eigenvalues and orthonormal eigenvectors (columns), without error bounds.
-
-    The steps are the same for every matrix. Zero entries are replaced by a tiny number and rotated like others.
-    """
-    size = p.nrows()
-    a = [[p[i, j].mid() for j in range(size)] for i in range(size)]
-    vectors = [[enclosed(float(i == j), 0).mid() for j in range(size)] for i in range(size)]
-    small = enclosed(0.0, 0).mid()
-    # every sweep squares the off-diagonal part once it is small: the number of sweeps grows like log(precision)
-    sweeps = ctx.prec.bit_length() - 6 + 2 * min(size, 6)
-    for _ in range(sweeps if size > 1 else 0):
-        for i in range(size):
-            for j in range(i + 1, size):
-                tiny = (small * (a[i][i] * a[j][j]).sqrt()).mid()
-                across, gap = 2 * a[i][j] + tiny, a[j][j] - a[i][i] + tiny
-                tangent = (gap.sgn() * across / (abs(gap) + (gap * gap + across * across).sqrt())).mid()
-                cosine = (1 + tangent * tangent).rsqrt().mid()
-                sine = (tangent * cosine).mid()
-                moved = (tangent * a[i][j]).mid()
-                diagonal = (a[i][i] - moved).mid(), (a[j][j] + moved).mid()
-                for row in (*a, *vectors):
-                    x, y = row[i], row[j]
-                    row[i], row[j] = (cosine * x - sine * y).mid(), (sine * x + cosine * y).mid()
-                a[i], a[j] = [row[i] for row in a], [row[j] for row in a]
-                a[i][i], a[j][j] = diagonal
-                a[i][j] = a[j][i] = arb(0)
-    return [a[i][i] for i in range(size)], vectors
 
 
 # ---------------------------------------------------------------------- a frame in general position to every float matrix
@@ -343,7 +298,7 @@ def public_frame(size: int, count: int, precision: int) -> Frame:
     (Besicovitch 1940). ``precision`` must be the working precision; it is an argument so that the result can be cached.
     """
     roots = ((arb(prime).sqrt(), round(math.sqrt(prime))) for prime in _primes_from(size + 2))
-    entries = (root - whole for root, whole in roots)
+    entries = (root - nearest for root, nearest in roots)
     axes: list[list[arb]] = []
     for i in range(count):
         column = list(islice(entries, size))

@@ -41,14 +41,17 @@ from geodp.auditing.mechanisms import DrawPath, MeanMechanism, Mechanism, runner
 from geodp.auditing.pairs import checked_pair, worst_case_pair
 from geodp.auditing.search import Counted, Progress, Runs, Search
 from geodp.inputs import Array, whole_number
+from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball, checked_ball
-from geodp.measurement import Measurement
 from geodp.noise.choice import MechanismName
 from geodp.noise.flat import Family
+from geodp.privacy.neighbours import REPLACE_ONE
 from geodp.privacy.notions import Privacy, PureDP, privacy_of
 from geodp.progress import progress_bar
 from geodp.records.chunks import cores
-from geodp.statistics.mean import FrechetMean
+from geodp.release import takes
+from geodp.request import Plan, Request
+from geodp.statistics.frechet import Mean
 from geodp.statistics.sensitivity import Bound
 
 __all__ = ["AuditResult", "Finding", "MeanMechanism", "Mechanism", "audit", "worst_case_pair"]
@@ -115,7 +118,7 @@ class AuditResult:
     AUDIT: consistent with the claim
     """
 
-    measurement: Measurement
+    plan: Plan
     findings: tuple[Finding, Finding]
     confidence: float
     draws: int
@@ -130,7 +133,7 @@ class AuditResult:
     @property
     def privacy(self) -> Privacy:
         """The claim."""
-        return self.measurement.privacy
+        return self.plan.privacy
 
     @property
     def epsilon(self) -> float | None:
@@ -138,22 +141,27 @@ class AuditResult:
         return self.privacy.parameters().get("epsilon")
 
     @property
-    def ball(self) -> Ball:
-        ball = self.measurement.statistic.ball
-        assert ball is not None
-        return ball
+    def ball(self) -> Ball | None:
+        """The public ball of the records, if there is one."""
+        place = self.plan.statistic.place
+        return place if isinstance(place, Ball) else None
+
+    @property
+    def manifold(self) -> Manifold:
+        """The manifold of the records."""
+        return self.plan.request.manifold
 
     @property
     def n(self) -> int:
-        return self.measurement.n
+        return self.plan.n
 
     @property
     def sensitivity(self) -> float:
-        return self.measurement.sensitivity
+        return self.plan.sensitivity
 
     @property
     def scale(self) -> float:
-        return self.measurement.noise.scale
+        return self.plan.noise.scale
 
     @property
     def number(self) -> str:
@@ -209,12 +217,13 @@ class AuditResult:
                 "directions": directions,
                 "draws": self.draws,
                 "path": self.path,
-                "manifold": repr(self.ball.manifold),
-                "center": self.ball.center.tolist(),
-                "radius": self.ball.radius,
+                "summary": self.plan.statistic.kind,
+                "manifold": repr(self.manifold),
+                "center": None if self.ball is None else self.ball.center.tolist(),
+                "radius": None if self.ball is None else self.ball.radius,
                 "n": self.n,
-                "mechanism": self.measurement.noise.name,
-                "bound": self.measurement.statistic.bound if isinstance(self.measurement.statistic, FrechetMean) else None,
+                "mechanism": self.plan.noise.name,
+                "bound": getattr(self.plan.statistic, "bound", None),
                 "sensitivity": self.sensitivity,
                 "scale": self.scale,
                 "pair": "given" if self.own_pair else "worst case",
@@ -230,13 +239,15 @@ class AuditResult:
     def __str__(self) -> str:
         verdict = "consistent with the claim" if self.consistent else "THE CLAIM IS REFUTED"
         share = 100.0 * self.distance / self.sensitivity
+        radius = "" if self.ball is None else f", radius {self.ball.radius:g}"
+        values = "means" if self.plan.statistic.kind == "mean" else "values"
         lines = [
-            ("claim", f"{self.privacy}, {self.ball.manifold}, radius {self.ball.radius:g}, n = {self.n}"),
+            ("claim", f"{self.privacy}, {self.manifold}{radius}, n = {self.n}"),
             ("found", f"{self._found(self.lower)} (confidence {self.confidence:g})"),
-            ("noise", f"{self.measurement.noise.name}, scale {self.scale:.4g}"),
+            ("noise", f"{self.plan.noise.name}, scale {self.scale:.4g}"),
             ("mechanism", _PATHS.get(self.path, self.path)),
             ("neighbours", "the two data sets given" if self.own_pair else "a worst case for this ball"),
-            ("", f"their means are {self.distance:.4g} apart, {share:.1f}% of the sensitivity"),
+            ("", f"their {values} are {self.distance:.4g} apart, {share:.1f}% of the sensitivity"),
             ("runs", f"{self.draws:,} on each; events chosen on one half, counted on the other; {self.seconds:.1f} s"),
         ]
         for finding in self.findings:
@@ -256,12 +267,13 @@ _MADE_UP = "The data sets were made from public numbers: this describes no recor
 _PATHS = {
     "float": "the release, with the floating-point simulator of its law",
     "exact": "the release, with its exact sampler",
-    "release": "private_mean itself, called for every run",
+    "release": "whole releases, one for every run",
 }
 
 
+@takes()
 def audit(
-    ball: Ball,
+    ball: Ball | Request,
     n: int | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -288,7 +300,9 @@ def audit(
     Parameters
     ----------
     ball, n, epsilon, delta, rho, mu, law, bound
-        The claim, as for :func:`geodp.private_mean`; by default ``epsilon = 1``. ``n`` may be left out if a pair is given.
+        The claim, as for :func:`geodp.private_mean`; by default ``epsilon = 1``. ``n`` may be left out if a pair is given. Or in
+        place of the ball a :class:`geodp.Request` for any statistic with noise, without the other options; if it is not for a
+        mean, with a ``pair``.
     mechanism
         ``"auto"``, ``"intrinsic"`` or ``"tangent"``, as for :func:`geodp.private_mean`, or your own mechanism with that claim:
         ``mechanism(x, size, rng)`` returns the outputs of ``size`` independent runs on the
@@ -296,12 +310,12 @@ def audit(
     pair
         Two data sets that differ by replacing one record. The result then describes them and is not private.
     draws
-        Runs on each data set; by default a million, 200,000 with the exact sampler and 10,000 calls of ``private_mean``.
+        Runs on each data set; by default a million, 200,000 with the exact sampler and 10,000 whole releases.
     confidence
         The probability that the reported lower bounds hold.
     path
         How to draw outputs: ``"exact"`` like a private release, ``"float"`` with the fast simulator of the same law, or
-        ``"release"`` by calling ``private_mean`` every time. See :class:`MeanMechanism`.
+        ``"release"`` by a whole release every time. See :class:`MeanMechanism`.
     events
         Which kinds of events to look for: some of ``"law"``, ``"array"``, ``"atoms"``, ``"bits"``, ``"classifier"``; all by
         default. The last bits of the simulator depend on the private mean, so it is never used for a release;
@@ -321,30 +335,39 @@ def audit(
     (True, True)
     """
     started = time.perf_counter()
-    privacy = PureDP(1.0) if (epsilon, delta, rho, mu) == (None,) * 4 else privacy_of(epsilon, delta, rho, mu)
     given = mechanism if callable(mechanism) else None
     name: MechanismName = "auto" if callable(mechanism) else mechanism
-    records, measurement = _claim(FrechetMean(checked_ball(ball), bound), n, privacy, pair, name, law)
+    if isinstance(ball, Request):
+        if (epsilon, delta, rho, mu, name, law, bound) != (None, None, None, None, "auto", None, "sharp"):
+            raise ValueError("a request says its privacy, mechanism, law and bound: leave them out, or give a ball")
+        request = ball
+    else:
+        privacy = PureDP(1.0) if (epsilon, delta, rho, mu) == (None,) * 4 else privacy_of(epsilon, delta, rho, mu)
+        request = Request(Mean(checked_ball(ball), bound), privacy, mechanism=name, law=law)
+    records, plan = _claim(request, n, pair)
     budget = _budget(draws, path, confidence)
     kinds = _kinds(events, path, given)
     seeds = np.random.SeedSequence(None if seed is None else whole_number(seed, 0, "the seed", most=math.inf))
-    audited = given or MeanMechanism(measurement, path, seed is not None)
+    audited = given or MeanMechanism(plan, path, seed is not None)
     workers = _workers(processes) if given is None and path != "float" else 1
-    means = _means(records, measurement)
-    distance = float(ball.manifold.raw_dist(*means))
-    number, _, least = lower_bound(privacy)
+    first, second = (plan.statistic.compute(x, plan.n) for x in records)
+    space: Manifold = plan.statistic.codomain
+    # where no ball holds all values, distances are told from the first value
+    hull = plan.statistic.hull or Ball(space, first, 1.0)
+    distance = float(space.raw_dist(first, second))
+    number, _, least = lower_bound(plan.privacy)
     # threads in the linear algebra library cost more than they gain on arrays of small matrices
     with threadpool_limits(1, "blas"), runner(audited, records, workers) as run, _told(progress) as told:
-        runs = Runs(run, budget // 2, seeds, told, ball.manifold.point_shape)
-        search = Search(ball, means, measurement.noise, kinds, least, steps=number == "rho")
+        runs = Runs(run, budget // 2, seeds, told, space.point_shape)
+        search = Search(hull, (first, second), plan.noise, kinds, least, steps=number == "rho")
         loss = search.explore(runs)
-        first, second = search.count(runs)
+        found = search.count(runs)
     edges = _edges(loss)
     return AuditResult(
-        measurement=measurement,
+        plan=plan,
         findings=(
-            Finding.of("first/second", first, runs.half, confidence, privacy),
-            Finding.of("second/first", second, runs.half, confidence, privacy),
+            Finding.of("first/second", found[0], runs.half, confidence, plan.privacy),
+            Finding.of("second/first", found[1], runs.half, confidence, plan.privacy),
         ),
         confidence=confidence,
         draws=2 * runs.half,
@@ -370,27 +393,27 @@ def _told(progress: Progress | bool | None) -> Iterator[Progress | None]:
         yield progress or None
 
 
-def _claim(
-    statistic: FrechetMean,
-    n: int | None,
-    privacy: Privacy,
-    pair: tuple[ArrayLike, ArrayLike] | None,
-    mechanism: MechanismName,
-    law: Family | None,
-) -> tuple[tuple[Array, Array], Measurement]:
-    manifold = statistic.codomain
-    if pair is None:
-        if n is None:
-            raise ValueError("an audit needs the number of records n, or a pair of neighbouring data sets")
-        measurement = Measurement(statistic, n, privacy, mechanism, law)
-        most = _MOST_NUMBERS // math.prod(manifold.point_shape)
-        if n > most:
-            raise ValueError(f"n is {n}, but worst-case data sets of more than {most} records would not fit in memory")
-        return worst_case_pair(statistic.ball, n), measurement
-    records = checked_pair(pair, manifold)
-    if n is not None and n != len(records[0]):
-        raise ValueError(f"n is {n} but the data sets hold {len(records[0])} records: leave n out")
-    return records, Measurement(statistic, len(records[0]), privacy, mechanism, law)
+def _claim(request: Request, n: int | None, pair: tuple[ArrayLike, ArrayLike] | None) -> tuple[tuple[Array, Array], Plan]:
+    """The two data sets, and what is claimed of a release of either."""
+    if request.protects != REPLACE_ONE:
+        raise ValueError(f"an audit compares data sets that differ in one record, but the request is to {request.protects}")
+    if pair is not None:
+        records = checked_pair(pair, request.manifold)
+        if n is not None and n != len(records[0]):
+            raise ValueError(f"n is {n} but the data sets hold {len(records[0])} records: leave n out")
+        return records, request.plan(len(records[0]))
+    if n is None:
+        raise ValueError("an audit needs the number of records n, or a pair of neighbouring data sets")
+    ball = request.statistic.hull
+    if ball is None or ball != request.statistic.place:
+        raise ValueError(
+            f"a worst case is known for means alone: give a pair of neighbouring data sets for {request.statistic.words}"
+        )
+    plan = request.plan(n)
+    most = _MOST_NUMBERS // math.prod(ball.manifold.point_shape)
+    if n > most:
+        raise ValueError(f"n is {n}, but worst-case data sets of more than {most} records would not fit in memory")
+    return worst_case_pair(ball, n), plan
 
 
 def _budget(draws: int | None, path: DrawPath, confidence: float) -> int:
@@ -417,12 +440,6 @@ def _kinds(events: tuple[Kind, ...] | None, path: DrawPath, mechanism: Mechanism
 
 def _workers(processes: int | None) -> int:
     return cores() if processes is None else whole_number(processes, 1, "the number of processes")
-
-
-def _means(records: tuple[Array, Array], measurement: Measurement) -> tuple[Array, Array]:
-    assert isinstance(measurement.statistic, FrechetMean)
-    first, second = (measurement.statistic.compute(x, measurement.n) for x in records)
-    return first, second
 
 
 # ------------------------------------------------------------------------------------------ the histogram

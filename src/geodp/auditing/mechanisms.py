@@ -17,11 +17,9 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 
 from geodp.inputs import Array
-from geodp.measurement import Measurement
 from geodp.noise import exact
-from geodp.release import private_mean
+from geodp.request import Plan
 from geodp.solver.compiling import reproducible
-from geodp.statistics.mean import FrechetMean
 
 DrawPath = Literal["float", "exact", "release"]
 
@@ -32,12 +30,12 @@ Mechanism = Callable[[Array, int, np.random.Generator], Array]
 @final
 @dataclass(frozen=True)
 class MeanMechanism:
-    """:func:`geodp.private_mean`, run many times on one data set.
+    """A planned release, such as that of :func:`geodp.private_mean`, made many times of one data set.
 
-    ``path="release"`` calls it for each draw. The other two compute the mean of the clipped records once for many draws. *That is
-    the same law.* A release is ``draw(mean(clip(x)), bits)``. The mean takes no random input and is the same each time
-    it is computed, so releases on one ``x`` are independent draws with one centre, whether the centre was computed once or
-    every time. The audit calls the same parts as the release: the statistic and the mechanism of the measurement.
+    ``path="release"`` makes all of it for each draw. The other two compute the statistic once for many draws. *That is the same
+    law.* A release is ``draw(value(x), bits)``. The value takes no random input and is the same each time it is computed, so
+    releases of one ``x`` are independent draws about one value, whether it was computed once or every time. The audit calls the
+    same parts as the release: the statistic and the mechanism of the plan.
 
     ``"exact"`` draws with :mod:`geodp.noise.exact`, as a release does; ``"float"`` with the vectorised floating-point
     simulator of the same law, thousands of times faster, which ``private_mean(simulate=...)`` uses.
@@ -46,16 +44,16 @@ class MeanMechanism:
     the operating system.
     """
 
-    measurement: Measurement
+    plan: Plan
     path: DrawPath = "float"
     seeded: bool = False
-    #: The most recent data sets and their means.
+    #: The most recent data sets and their values.
     _known: list[tuple[Array, Array]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __call__(self, x: Array, size: int, rng: np.random.Generator) -> Array:
-        made = self.measurement
+        made = self.plan
         if self.path == "float":
-            return made.noise.simulate(self._mean(x), size, rng)
+            return made.noise.simulate(self._value(x), size, rng)
         out = np.empty((size, *made.noise.manifold.point_shape))
         if self.path == "release":
             for i in range(size):
@@ -63,29 +61,22 @@ class MeanMechanism:
             return out
         entropy = exact.NotPrivate(int(rng.integers(2**62))) if self.seeded else exact.OperatingSystem()
         for i in range(size):
-            out[i] = made.noise.draw(self._mean(x), entropy).value
+            out[i] = made.noise.draw(self._value(x), entropy).value
         return out
 
     def _release(self, x: Array) -> Array:
-        made, mean = self.measurement, self._statistic
-        asked = made.privacy.parameters()
-        return private_mean(
-            x, mean.ball, **asked, mechanism=made.mechanism, law=made.law, bound=mean.bound, project=made.project
-        ).value
+        found = self.plan.request.release(x)
+        drawn: Array = self.plan.noise.finish(found.vector)
+        return drawn
 
-    @property
-    def _statistic(self) -> FrechetMean:
-        assert isinstance(self.measurement.statistic, FrechetMean)
-        return self.measurement.statistic
-
-    def _mean(self, x: Array) -> Array:
-        for known, mean in self._known:
+    def _value(self, x: Array) -> Array:
+        for known, found in self._known:
             if np.array_equal(known, x, equal_nan=True):
-                return mean
+                return found
         with reproducible():
-            mean = self._statistic.compute(x, self.measurement.n)
-        self._known[:] = [*self._known[-1:], (x.copy(), mean)]
-        return mean
+            computed: Array = self.plan.statistic.compute(x, self.plan.n)
+        self._known[:] = [*self._known[-1:], (x.copy(), computed)]
+        return computed
 
 
 # ------------------------------------------------------------------------------------------ many draws, on all cores

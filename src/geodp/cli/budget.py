@@ -6,14 +6,14 @@ import json
 import math
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from geodp.cli.common import DEFAULT_LEDGER, JsonOption, LedgerOption, one_sentence, screen, url_of
-from geodp.cli.options import check_picture
+from geodp.cli.common import screen
+from geodp.cli.options import check_picture, command, open_ledger
 
 if TYPE_CHECKING:
     from geodp.privacy.ledger import Budget, Charge
@@ -22,7 +22,9 @@ budget = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Op
 
 
 @budget.command(name="open")
+@command("ledger")
 def open_budget(
+    ledger: Any,
     dataset: Annotated[str, typer.Argument(help="A name for the data set.")],
     epsilon: Annotated[str | None, typer.Option("--epsilon", "-e", help="Total epsilon that may ever be spent.")] = None,
     delta: Annotated[str | None, typer.Option("--delta", help="With --epsilon: total delta.")] = None,
@@ -40,11 +42,11 @@ def open_budget(
         str,
         typer.Option(
             "--neighbours",
-            help="Who is protected: 'replace one record', 'replace one person', 'add or remove one record' or "
-            "'add or remove one person'. The budget accepts releases that imply this.",
+            help="'replace' (default): the number of records is public; 'add-remove': it is private. The budget accepts releases "
+            "that imply this.",
         ),
-    ] = "replace one record",
-    ledger: LedgerOption = DEFAULT_LEDGER,
+    ] = "replace",
+    unit: Annotated[str | None, typer.Option("--unit", help="Who is protected: 'record' (default) or 'person'.")] = None,
 ) -> None:
     """Give a data set a total budget: --epsilon, --epsilon and --delta, --rho, or --mu.
 
@@ -52,40 +54,36 @@ def open_budget(
 
     You cannot change a total later. A budget in epsilon alone refuses Gaussian noise, which has no pure epsilon.
     """
-    with one_sentence():
-        from geodp.privacy.ledger import Ledger
-
-        book = Ledger(url_of(ledger))
-        book.open(dataset, epsilon, delta=delta, rho=rho, mu=mu, compose=compose, neighbours=neighbours)
-        given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-        named = [f"{name} {value}" for name, value in given.items() if value is not None]
-        total = epsilon if len(named) == 1 and epsilon is not None else " and ".join(named)
-        how = ", added through rho" if compose == "rho" else ""
-        place = repr(book).removeprefix("<Ledger ").removesuffix(">")  # without a password
-        print(f"{dataset}: {total} to spend{how}, kept in {place}")
+    book = open_ledger(ledger)
+    book.open(dataset, epsilon, delta=delta, rho=rho, mu=mu, compose=compose, neighbours=neighbours, unit=cast(Any, unit))
+    given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    named = [f"{name} {value}" for name, value in given.items() if value is not None]
+    total = epsilon if len(named) == 1 and epsilon is not None else " and ".join(named)
+    how = ", added through rho" if compose == "rho" else ""
+    place = repr(book).removeprefix("<Ledger ").removesuffix(">")  # without a password
+    print(f"{dataset}: {total} to spend{how}, kept in {place}")
 
 
 @budget.command()
-def show(ledger: LedgerOption = DEFAULT_LEDGER, as_json: JsonOption = False) -> None:
+@command("ledger", "as_json")
+def show(ledger: Any, as_json: Any) -> None:
     """Show all data sets: what is spent and left, and what all releases so far reveal.
 
     **budget, spent, left**: in the budget's own unit. **advantage**: how much better than chance anyone can guess from all
     releases which of two possible records a person has, 0 for not at all and 1 for always right. **epsilon at delta 1e-6**: the
     same releases in epsilon and delta. Both are upper bounds, for releases whose cost was chosen in advance.
     """
-    with one_sentence():
-        from geodp.privacy.budgets import COLUMNS
-        from geodp.privacy.ledger import Ledger
+    from geodp.privacy.budgets import COLUMNS
 
-        book = Ledger(url_of(ledger))
-        budgets = [book.budget(name) for name in book.datasets()]
-        if as_json:
-            print(json.dumps([_budget_as_dict(each) for each in budgets], indent=2))
-            return
-        table = Table(*COLUMNS)
-        for each in budgets:
-            table.add_row(*map(escape, each.cells()))
-        screen.print(table)
+    book = open_ledger(ledger)
+    budgets = [book.budget(name) for name in book.datasets()]
+    if as_json:
+        print(json.dumps([_budget_as_dict(each) for each in budgets], indent=2))
+        return
+    table = Table(*COLUMNS)
+    for each in budgets:
+        table.add_row(*map(escape, each.cells()))
+    screen.print(table)
 
 
 def _budget_as_dict(budget: Budget) -> dict[str, Any]:
@@ -110,25 +108,19 @@ def _as_text(amount: Any) -> str | dict[str, str]:
 
 
 @budget.command()
-def history(
-    dataset: Annotated[str, typer.Argument(help="The data set.")],
-    ledger: LedgerOption = DEFAULT_LEDGER,
-    as_json: JsonOption = False,
-) -> None:
+@command("ledger", "as_json")
+def history(dataset: Annotated[str, typer.Argument(help="The data set.")], ledger: Any, as_json: Any) -> None:
     """Show every charge of a data set, and whether its receipt is on record."""
-    with one_sentence():
-        from geodp.privacy.ledger import Ledger
-
-        charges = Ledger(url_of(ledger)).history(dataset)
-        if as_json:
-            print(json.dumps([_charge_as_dict(charge) for charge in charges], indent=2))
-            return
-        table = Table("charge", "day (UTC)", "charged", "asked for", "for", "receipt")
-        for charge in charges:
-            charged = " and ".join(f"{name} {value:.6g}" for name, value in _charged(charge).items())
-            receipt = "yes" if charge.receipt else "none: no release is on record"
-            table.add_row(str(charge.id), str(charge.at), charged, str(charge.privacy), escape(charge.what), receipt)
-        screen.print(table)
+    charges = open_ledger(ledger).history(dataset)
+    if as_json:
+        print(json.dumps([_charge_as_dict(charge) for charge in charges], indent=2))
+        return
+    table = Table("charge", "day (UTC)", "charged", "asked for", "for", "receipt")
+    for charge in charges:
+        charged = " and ".join(f"{name} {value:.6g}" for name, value in _charged(charge).items())
+        receipt = "yes" if charge.receipt else "none: no release is on record"
+        table.add_row(str(charge.id), str(charge.at), charged, str(charge.privacy), escape(charge.what), receipt)
+    screen.print(table)
 
 
 def _charged(charge: Charge) -> dict[str, Decimal]:
@@ -151,8 +143,11 @@ def _charge_as_dict(charge: Charge) -> dict[str, Any]:
 
 
 @budget.command()
+@command("ledger", "as_json")
 def risk(
     dataset: Annotated[str, typer.Argument(help="The data set.")],
+    ledger: Any,
+    as_json: Any,
     prior: Annotated[float, typer.Option("--prior", help="How sure someone is already, from 0 to 1.")] = 0.5,
     false_positives: Annotated[
         float, typer.Option("--false-positives", help="The false-positive rate of an attack, from 0 to 1.")
@@ -162,8 +157,6 @@ def risk(
         typer.Option("--chance", help="Probability that the bound on becoming sure fails, if there is no pure epsilon."),
     ] = 1e-5,
     plot: Annotated[Path | None, typer.Option("--plot", help="Also draw the trade-off curve: .png, .svg or .pdf.")] = None,
-    ledger: LedgerOption = DEFAULT_LEDGER,
-    as_json: JsonOption = False,
 ) -> None:
     """Say what a budget means for the people in the data: how sure anyone can become about one of them.
 
@@ -172,26 +165,23 @@ def risk(
     **so far** covers all charges, if their costs were chosen in advance. **at most, ever** is what the total allows,
     however you spend it. Both are upper bounds, for attackers who know every other record.
     """
-    with one_sentence():
-        from geodp.privacy.cost import cost_of
-        from geodp.privacy.ledger import Ledger
-        from geodp.privacy.risk import Risk
-        from geodp.privacy.risk import risk as risk_of
+    from geodp.privacy.cost import cost_of
+    from geodp.privacy.risk import Risk
+    from geodp.privacy.risk import risk as risk_of
 
-        if plot is not None:
-            check_picture(plot)
-        opened = Ledger(url_of(ledger)).budget(dataset)
-        risks = {"so far": risk_of(opened), "at most, ever": Risk((cost_of(opened.promise),), opened.neighbours)}
-        asked = prior, false_positives, chance
-        texts = {name: each.sentences(*asked) for name, each in risks.items()}
-        if plot is not None:
-            from geodp.plots import trade_off
+    check_picture(plot)
+    opened = open_ledger(ledger).budget(dataset)
+    risks = {"so far": risk_of(opened), "at most, ever": Risk((cost_of(opened.promise),), opened.neighbours)}
+    asked = prior, false_positives, chance
+    texts = {name: each.sentences(*asked) for name, each in risks.items()}
+    if plot is not None:
+        from geodp.plots import trade_off
 
-            trade_off(risks, plot)
-        if as_json:
-            named = {"so_far": risks["so far"].to_dict(*asked), "ever": risks["at most, ever"].to_dict(*asked)}
-            print(json.dumps({"dataset": opened.dataset, "neighbours": opened.neighbours, **named}, indent=2))
-            return
-        for name, sentences in texts.items():
-            print(f"{name}:")
-            print("\n".join(f"  {sentence}" for sentence in sentences))
+        trade_off(risks, plot)
+    if as_json:
+        named = {"so_far": risks["so far"].to_dict(*asked), "ever": risks["at most, ever"].to_dict(*asked)}
+        print(json.dumps({"dataset": opened.dataset, "neighbours": opened.neighbours, **named}, indent=2))
+        return
+    for name, sentences in texts.items():
+        print(f"{name}:")
+        print("\n".join(f"  {sentence}" for sentence in sentences))

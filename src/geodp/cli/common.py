@@ -1,4 +1,4 @@
-"""Shared parts of the command line: where it prints, how it refuses, and options that several commands have."""
+"""Shared parts of the command line: where it prints, and how it refuses."""
 
 from __future__ import annotations
 
@@ -9,26 +9,13 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-if TYPE_CHECKING:
-    pass
-
 DEFAULT_LEDGER = "sqlite:///geodp-budget.db"
-
-LedgerOption = Annotated[
-    str, typer.Option("--ledger", help="Where budgets are kept: a file such as budget.db, or postgresql+psycopg://...")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-
-
-def url_of(ledger: str) -> str:
-    """The URL of a ledger, which may be given as the name of a file."""
-    return ledger if ":" in ledger else f"sqlite:///{ledger}"
 
 
 class _Screen(Console):
@@ -87,16 +74,17 @@ def _plain(error: Exception) -> str:
     sentence = str(error)
     if sentence.startswith(("give exactly one of epsilon", "give the privacy to spend", "a delta goes with")):
         sentence = re.sub(r"\b(epsilon|delta|rho|mu)\b", r"--\1", sentence)
-    for python, option in _SAID_IN_PYTHON.items():
+    for python, option in _PYTHON_NAMES.items():
         sentence = re.sub(python, option, sentence)
     return sentence
 
 
 #: Rewrites Python argument names as command-line options.
-_SAID_IN_PYTHON = {
+_PYTHON_NAMES = {
     r"\b\w+=('[^']*') \((?:or )?(--[\w-]+)\)": r"\2 \1",  # columns='lat, lon' (or --columns)
     r"\b\w+=\w* \((?:or )?(--[\w-]+)\)": r"\1",  # columns= (or --columns)
     r"\bbound='(\w+)'": r"--bound \1",
+    r"\bpass what to_json returned\b": "give a file that geodp mean --out wrote",
     r"\bleave n out\b": "leave --records out",
     r"^n is (\d+)": r"--records is \1",
     r"\bname the layout, ": "name the layout with --layout, ",

@@ -1,55 +1,33 @@
-"""The commands ``geodp audit`` and ``geodp study``."""
+"""The commands ``geodp audit`` and ``geodp check``."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from geodp.cli.common import JsonOption, errors, one_sentence, screen
-from geodp.cli.options import (
-    BoundOption,
-    CenterOption,
-    ColumnsOption,
-    DeltaOption,
-    EpsilonOption,
-    HeaderOption,
-    LawOption,
-    LayoutOption,
-    ManifoldOption,
-    MechanismOption,
-    MuOption,
-    RadiusOption,
-    RhoOption,
-    check_picture,
-    place_of,
+from geodp.cli.common import screen
+from geodp.cli.options import COLUMNS, NOISE, PRIVACY, check_picture, command, place_of
+
+#: What may be done about the output of ``geodp check``; the guide on balls has examples.
+_MAY_FIX = (
+    "You may fix how the file is read, if a document outside it says how and for all records alike; but no single record, nor "
+    "the ball, nor whether to release. geodp coverage tells the same with noise, for any use."
 )
 
 
-def audit_command(
-    manifold: ManifoldOption,
-    radius: RadiusOption,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rho: RhoOption = None,
-    mu: MuOption = None,
+@command(
+    *("manifold", "radius", "center", *PRIVACY, "columns", "layout", "header", *NOISE, "plot", "as_json"),
+    required=("manifold", "radius"),
+)
+def audit(
     n: Annotated[int | None, typer.Option("-n", "--n", "--records", help="Number of records; not with files.")] = None,
-    center: CenterOption = "origin",
     first: Annotated[Path | None, typer.Option("--first", help="Records, as for geodp mean, instead of a worst case.")] = None,
     second: Annotated[
         Path | None, typer.Option("--second", help="The same records with one of them replaced, in the same order.")
     ] = None,
-    columns: ColumnsOption = None,
-    layout: LayoutOption = "auto",
-    header: HeaderOption = None,
-    mechanism: MechanismOption = "auto",
-    law: LawOption = None,
-    bound: BoundOption = "sharp",
     path: Annotated[
         str,
         typer.Option(
@@ -63,10 +41,7 @@ def audit_command(
     ] = None,
     confidence: Annotated[float, typer.Option("--confidence", help="Probability that the reported bound holds.")] = 0.99,
     seed: Annotated[int | None, typer.Option("--seed", help="Repeat an audit: the same seed gives the same result.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", help="Draw the histogram of the privacy loss: .png, .svg or .pdf.")
-    ] = None,
-    as_json: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Attack a release to measure how much it reveals: a lower bound on its epsilon, delta, rho or mu.
 
@@ -74,97 +49,63 @@ def audit_command(
 
     geodp makes many releases from two data sets that differ in one record: by default a worst case for this ball, or the
     two files you give. It chooses the event that distinguishes them best in one half of the runs and counts it in the other.
+    --plot draws the histogram of the privacy loss.
 
     Exit code 0: the bound does not exceed the claim. 1: the claim is refuted. 2: bad input. An audit can refute a claim but
     never prove it.
     """
-    with one_sentence():
-        from geodp.auditing import audit
-        from geodp.files import read_records
-        from geodp.privacy.notions import privacy_of
+    from geodp.auditing import audit
+    from geodp.files import read_records
+    from geodp.privacy.notions import privacy_of
 
-        ball = place_of(None, manifold, center, radius).ball(layout, None)
-        privacy_of(epsilon, delta, rho, mu)
-        if (first is None) != (second is None):
-            raise ValueError("--first and --second go together: give both files or neither")
-        if n is None and first is None:
-            raise ValueError("give the number of records with --records, or two files with --first and --second")
-        if plot is not None:
-            check_picture(plot)
-        pair = None
-        if first is not None and second is not None:
-            read = partial(read_records, manifold=ball.manifold, columns=columns, layout=layout, header=header)
-            pair = read(first), read(second)
-        result = audit(
-            ball,
-            n,
-            epsilon,
-            delta,
-            rho,
-            mu,
-            mechanism=cast(Any, mechanism),
-            law=cast(Any, law),
-            pair=pair,
-            draws=draws,
-            confidence=confidence,
-            path=cast(Any, path),
-            bound=cast(Any, bound),
-            seed=seed,
-            progress=True,
-        )
-        print(result.to_json() if as_json else result)
-        if plot is not None:
-            from geodp.plots import privacy_loss
+    plot, as_json = given.pop("plot"), given.pop("as_json")
+    how: Any = {name: given.pop(name) for name in ("columns", "layout", "header")}
+    place = place_of(None, given.pop("manifold"), given.pop("center"), given.pop("radius"))
+    ball = place.public(how["layout"], None)
+    privacy_of(*(given[name] for name in PRIVACY))
+    if (first is None) != (second is None):
+        raise ValueError("--first and --second go together: give both files or neither")
+    if n is None and first is None:
+        raise ValueError("give the number of records with --records, or two files with --first and --second")
+    check_picture(plot)
+    pair: Any = None
+    if first is not None and second is not None:
+        pair = tuple(read_records(file, ball.manifold, **how) for file in (first, second))
+    chosen: Any = {"pair": pair, "draws": draws, "confidence": confidence, "path": path, "seed": seed}
+    result = audit(ball, n, **given, **chosen, progress=True)
+    print(result.to_json() if as_json else result)
+    if plot is not None:
+        from geodp.plots import privacy_loss
 
-            privacy_loss(result, plot)
+        privacy_loss(result, plot)
     if not result.consistent:
         raise typer.Exit(1)
 
 
-def study(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments to run; all of them if none is named.")] = None,
-    full: Annotated[
-        bool, typer.Option("--full/--quick", help="Average over many draws, or only over enough for a first look.")
-    ] = False,
-    out: Annotated[Path, typer.Option("--out", help="Where tables, figures and the report go.")] = Path("geodp-study"),
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same tables.")] = 0,
-    processes: Annotated[int | None, typer.Option("--processes", min=1, help="Worker processes; one a core by default.")] = None,
-) -> None:
-    """Run the experiments of the paper again, next to ours, and check its theorems and our claims.
+@command("file", "ball", "manifold", "radius", "center", *COLUMNS)
+def check(file: Any, ball: Any, manifold: Any, radius: Any, center: Any, **how: Any) -> None:
+    """Show which records are invalid or outside the ball, for the curator only. **The output is not private.**
 
-    Experiments: neighbours, utility, bounds, privacy, rates, subspaces, circle, chains, beyond, notions. Tables (CSV), figures
-    (PNG, SVG) and a self-contained **report.html** go to the output folder. An interrupted run continues where it
-    stopped. The exit code is 1 if a claim does not hold. Processor time, over all cores: about 70 s with --quick, 8 minutes
-    with --full.
+    Example: **geodp check tensors.csv --manifold "SPD(3)" --radius 1.5**
+
+    Use it to find a wrong column or unit. Fix how the file is read, never what a record says.
     """
-    with one_sentence():
-        from geodp.study.experiment import FULL, QUICK
-        from geodp.study.report import write_report
-        from geodp.study.runner import NAMES, Interrupted, run
+    import numpy as np
 
-        settings = FULL if full else QUICK
-        columns = TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        try:
-            with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as bar:
-                task = bar.add_task("study", total=None)
+    from geodp.records.dataset import Dataset
 
-                def progress(done: int, total: int, what: str) -> None:
-                    bar.update(task, completed=done, total=total, description=what or "study")
-
-                results = run(names or NAMES, settings, seed, out, processes=processes, progress=progress)
-                bar.update(task, description="figures")
-                held = write_report(results, settings, seed, out)
-        except (Interrupted, KeyboardInterrupt) as stop:
-            kept = f"{stop}: they" if isinstance(stop, Interrupted) else "Finished tasks"
-            sentence = f"stopped. {kept} are kept in {out}, and the same command continues from there"
-            errors.print(escape(sentence), highlight=False, soft_wrap=True)
-            raise typer.Exit(130) from None
-        table = Table("experiment", "claim", "measured", "holds")
-        for result in results:
-            for claim in result.experiment.claims(result.tables):
-                verdict = "[green]yes[/]" if claim.holds else "[bold red]no[/]"
-                table.add_row(result.experiment.name, escape(claim.sentence), escape(claim.measured), verdict)
-        screen.print(table)
-        print(f"report      {out / 'report.html'}")
-        if not held:
-            raise typer.Exit(1)
+    place = place_of(ball, manifold, center, radius)
+    data = Dataset.read(file, place.manifold, **how)
+    public, x = place.public(how["layout"], data.written), np.asarray(data.x, dtype=np.float64)
+    valid = public.manifold.valid(x)
+    outside = valid & ~public.contains(x)
+    warning = "NOT PRIVATE: this describes individual records. Do not publish it, and do not tune the ball by it."
+    screen.print(f"[bold red]{warning}[/]", soft_wrap=True)
+    table = Table("records", "count", "first rows (from 0)")
+    for name, which in (("valid and in the ball", valid & ~outside), ("outside the ball", outside), ("not points", ~valid)):
+        rows = np.flatnonzero(which)
+        table.add_row(name, str(len(rows)), ", ".join(map(str, rows[:10])) + (" ..." if len(rows) > 10 else ""))
+    screen.print(table)
+    if len(x) > 0 and not valid.any():
+        print("None of the records is a point. Check that rows match the header, and set --layout.")
+    print(_MAY_FIX)

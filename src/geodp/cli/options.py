@@ -1,15 +1,18 @@
-"""Options that several commands share, and functions that read them."""
+"""All options that commands share, each written once, and functions that read them."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, final
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast, final
 
 import typer
 
-from geodp.cli.common import DEFAULT_LEDGER, url_of
+from geodp.cli.common import DEFAULT_LEDGER, one_sentence
 from geodp.files.writing import check_place
 from geodp.manifolds.registry import form, own
 from geodp.showing import picture_kind
@@ -18,98 +21,148 @@ if TYPE_CHECKING:
     from geodp.manifolds import Manifold
     from geodp.manifolds.ball import Ball
     from geodp.manifolds.notation import Notation
+    from geodp.privacy.ledger import Ledger
 
 #: Manifolds of other packages work too, but finding them takes too long for a help text.
 MANIFOLDS = ", ".join(form(kind) for kind in own())
 
-FileArgument = Annotated[
-    Path,
-    typer.Argument(
-        help="Records, one a row: .csv, .tsv (or .gz of these), .parquet, .xlsx, .jsonl, .npy, .npz, .nii; a mean with --dask "
-        "also .zarr or a directory."
+#: The default of options without which a command does nothing.
+REQUIRED = inspect.Parameter.empty
+
+
+@final
+class Option(NamedTuple):
+    """An option: the type of its value, its help, its default, and its names if they are others than ``--`` and its key."""
+
+    type: Any
+    help: str
+    default: Any = None
+    names: tuple[str, ...] = ()
+
+    def parameter(self, key: str, required: bool) -> inspect.Parameter:
+        """The same for typer."""
+        names = self.names or (f"--{key.replace('_', '-')}",)
+        info = typer.Argument(help=self.help) if key == "file" else typer.Option(*names, help=self.help)
+        default = REQUIRED if required else self.default
+        return inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[self.type, info])
+
+
+#: In the order in which help shows them. A command that releases has those that its function takes, and those of ``AROUND``.
+OPTIONS: dict[str, Option] = {
+    "file": Option(
+        Path,
+        "Records, one a row: .csv, .tsv (or .gz of these), .parquet, .xlsx, .jsonl, .npy, .npz, .nii; with --dask also .zarr or "
+        "a directory.",
+        REQUIRED,
     ),
-]
-OptionalLedgerOption = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger",
-        help=f"Budget to charge: a file such as budget.db, or postgresql+psycopg://... Default: {DEFAULT_LEDGER}",
-        show_default=False,
+    "ball": Option(Path | None, "Instead of --manifold, --radius and --center: a ball that geodp ball --out found."),
+    "manifold": Option(str | None, f"Where the records live: {MANIFOLDS}.", None, ("--manifold", "-m")),
+    "radius": Option(float | None, "Public radius of the ball. Choose it without looking at the data.", None, ("--radius", "-r")),
+    "wide": Option(
+        float | None,
+        "A wide public radius to start from, such as 30; leave it out on compact spaces.",
+        None,
+        ("--radius", "-r"),
     ),
-]
-DatasetOption = Annotated[str | None, typer.Option("--dataset", help="Data set whose budget is charged. Default: none.")]
-OutOption = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", help="Also write the release to this file: as JSON, or as a table if its name ends in .parquet."),
-]
-ManifoldOption = Annotated[str, typer.Option("--manifold", "-m", help=f"Where the records live: {MANIFOLDS}.")]
-RadiusOption = Annotated[
-    float, typer.Option("--radius", "-r", help="Public radius of the ball. Choose it without looking at the data.")
-]
-CenterOption = Annotated[
-    str, typer.Option("--center", "-c", help="Public centre: 'origin', numbers such as '[0, 0, 1]', or a file with one point.")
-]
-LayoutOption = Annotated[
-    str, typer.Option("--layout", help="What the columns mean; 'auto' goes by their number and names. List: geodp layouts.")
-]
-HeaderOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header",
-        help="Whether the first line of a .csv names its columns, which are public, or is a record. Not needed if that "
-        "line holds only names.",
+    "center": Option(
+        str,
+        "Public centre: 'origin', numbers such as '[0, 0, 1]', or a file with one point.",
+        "origin",
+        ("--center", "-c"),
     ),
-]
-MaskOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--mask", help="For a NIfTI image: a second, public image, above zero where a voxel is a record. Default: all voxels."
+    "epsilon": Option(float | None, "Privacy to spend: epsilon.", None, ("--epsilon", "-e")),
+    "delta": Option(float | None, "With --epsilon: approximate privacy, such as 1e-6."),
+    "rho": Option(float | None, "Instead of --epsilon: zero-concentrated privacy."),
+    "mu": Option(float | None, "Instead of --epsilon: Gaussian privacy."),
+    "clusters": Option(int, "How many centres there are.", REQUIRED),
+    "rounds": Option(int, "How often the centres move, each time with an equal part of the privacy.", 3),
+    "reach": Option(float | None, "How far from its centre a record may pull. Default: half of the radius."),
+    "seed": Option(int, "Of the public random directions in which the centres start.", 0),
+    "about": Option(str, "center: about the centre of the ball, with less noise; mean: about the mean of the records.", "center"),
+    "coverage": Option(
+        float, "Part of the privacy, such as 0.05, for noisy counts of valid records and records in the ball.", 0.0
     ),
-]
-ColumnsOption = Annotated[
-    str | None, typer.Option("--columns", help="Which columns to read, by name or by position from 0: 'lat, lon'. Default: all.")
-]
-BoundOption = Annotated[str, typer.Option("--bound", help="Sensitivity bound: sharp, or reimherr2021 for the paper's.")]
-EpsilonOption = Annotated[float | None, typer.Option("--epsilon", "-e", help="Privacy to spend: epsilon.")]
-DeltaOption = Annotated[float | None, typer.Option("--delta", help="With --epsilon: approximate privacy, such as 1e-6.")]
-RhoOption = Annotated[float | None, typer.Option("--rho", help="Instead of --epsilon: zero-concentrated privacy.")]
-MuOption = Annotated[float | None, typer.Option("--mu", help="Instead of --epsilon: Gaussian privacy.")]
-MechanismOption = Annotated[
-    str,
-    typer.Option(
-        "--mechanism",
-        help="Where to add the noise: intrinsic (on the manifold), tangent (in the tangent space at the centre), or auto, the "
-        "one with the smaller guaranteed error.",
+    "mechanism": Option(
+        str,
+        "Where to add the noise: intrinsic (on the manifold), tangent (in the tangent space at the centre), or auto, the one "
+        "with the smaller guaranteed error.",
+        "auto",
     ),
-]
-UnitOption = Annotated[
-    str | None,
-    typer.Option("--unit", help="Column with the person of each record; each person counts once. Default: one record a person."),
-]
-NeighboursOption = Annotated[
-    str,
-    typer.Option(
-        "--neighbours",
-        help="replace: the number of records is public; add-remove: it is private, and a noisy count is part of the release.",
+    "law": Option(str | None, "laplace or gaussian; by default the one with the smaller error."),
+    "bound": Option(str, "Sensitivity bound: sharp, or reimherr2021 for the paper's.", "sharp"),
+    "columns": Option(str | None, "Which columns to read, by name or by position from 0: 'lat, lon'. Default: all."),
+    "layout": Option(str, "What the columns mean; 'auto' goes by their number and names. List: geodp layouts.", "auto"),
+    "header": Option(
+        bool | None,
+        "Whether the first line of a .csv names its columns, which are public, or is a record. Not needed if that line holds "
+        "only names.",
+        None,
+        ("--header/--no-header",),
     ),
-]
-ByOption = Annotated[str | None, typer.Option("--by", help="Column with the group of each record: one release for each group.")]
-GroupsOption = Annotated[str | None, typer.Option("--groups", help="With --by: the names of all groups, such as 'a, b, c'.")]
-LabelsOption = Annotated[
-    str, typer.Option("--labels", help="With --by: whether it is public who is in which group, or private (needs --groups).")
-]
-BallOption = Annotated[
-    Path | None,
-    typer.Option("--ball", help="Instead of --manifold, --radius and --center: a ball that geodp ball --out found."),
-]
-OptionalManifoldOption = Annotated[
-    str | None, typer.Option("--manifold", "-m", help=f"Where the records live: {MANIFOLDS}. Not needed with --ball.")
-]
-OptionalRadiusOption = Annotated[
-    float | None,
-    typer.Option("--radius", "-r", help="Public radius of the ball, chosen without looking at the data. Not needed with --ball."),
-]
-LawOption = Annotated[str | None, typer.Option("--law", help="laplace or gaussian; by default the one with the smaller error.")]
+    "mask": Option(
+        Path | None, "For a NIfTI image: a second, public image, above zero where a voxel is a record. Default: all voxels."
+    ),
+    "atlas": Option(
+        Path | None, "For a NIfTI image: a second, public image with the number of each voxel's region, for --by region."
+    ),
+    "unit": Option(str | None, "Column with the person of each record; each person counts once. Default: one record a person."),
+    "neighbours": Option(
+        str,
+        "replace: the number of records is public; add-remove: it is private, and a noisy count is part of the release.",
+        "replace",
+    ),
+    "by": Option(str | None, "Column with the group of each record: one release for each group."),
+    "groups": Option(str | None, "With --by: the names of all groups, such as 'a, b, c'."),
+    "labels": Option(str, "With --by: whether it is public who is in which group, or private (needs --groups).", "public"),
+    "unit_in": Option(
+        str,
+        "With --unit and --by: whether a person may be in one group or in all groups, over which the privacy is then divided.",
+        "one group",
+    ),
+    "ledger": Option(
+        str | None,
+        f"Where budgets are kept: a file such as budget.db, or postgresql+psycopg://... Default: {DEFAULT_LEDGER}",
+    ),
+    "dataset": Option(str | None, "Data set whose budget is charged. Default: none."),
+    "out": Option(
+        Path | None,
+        "Also write the release to this file: as JSON, or as a table if its name ends in .parquet.",
+        None,
+        ("--out", "-o"),
+    ),
+    "plot": Option(Path | None, "Draw it: .png, .svg or .pdf."),
+    "dask": Option(str | None, "Compute with Dask, block by block: local, or the address of a cluster, tcp://host:port."),
+    "as_json": Option(bool, "Print JSON, for programs.", False, ("--json",)),
+}
+
+#: The options of every command that releases which are not those of its function.
+AROUND = ("file", "out", "plot", "dask", "as_json")
+#: The privacy to spend.
+PRIVACY = ("epsilon", "delta", "rho", "mu")
+#: How noise is chosen.
+NOISE = ("mechanism", "law", "bound")
+#: How columns become points.
+COLUMNS = ("columns", "layout", "header", "mask", "atlas")
+
+
+def command(*shared: str, required: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes a command of a function: with options of the table besides its own, and one sentence for every error."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        parameters = [OPTIONS[name].parameter(name, name in required) for name in shared]
+        for each in inspect.signature(function, eval_str=True).parameters.values():
+            if each.name not in shared and each.kind is not inspect.Parameter.VAR_KEYWORD:
+                parameters.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+        @wraps(function)
+        def run(**given: Any) -> None:
+            with one_sentence():
+                function(**given)
+
+        cast(Any, run).__signature__ = inspect.Signature(parameters)
+        return run
+
+    return decorate
 
 
 def ball_of(manifold: Manifold, center: str, radius: float, layout: str) -> tuple[Ball, Notation]:
@@ -124,37 +177,39 @@ def ball_of(manifold: Manifold, center: str, radius: float, layout: str) -> tupl
 @final
 @dataclass(frozen=True)
 class Place:
-    """Where the records are: a stored ball, or the ball that the options describe.
+    """Where the records are: a stored ball, the ball that the options describe, or a whole manifold.
 
     The centre is read in the layout of the records, which is known only after opening their file.
     """
 
     manifold: Manifold
     center: str
-    radius: float
+    radius: float | None
     found: Ball | None = None
 
-    def ball(self, layout: str, written: Notation | None) -> Ball:
-        """The public ball. ``layout`` comes from the options, and ``written`` from the file."""
+    def public(self, layout: str, written: Notation | None) -> Any:
+        """The public ball or manifold. ``layout`` comes from the options, and ``written`` from the file."""
         if self.found is not None:
             return self.found
+        if self.radius is None:
+            return self.manifold
         known = written.layout if layout == "auto" and written is not None else None
         return ball_of(self.manifold, self.center, self.radius, layout if known is None else known.name)[0]
 
 
-def place_of(found: Path | None, manifold: str | None, center: str, radius: float | None) -> Place:
-    """Where the records are; raises if an option is missing."""
+def place_of(found: Path | None, manifold: str | None, center: str, radius: float | None, *, whole: bool = False) -> Place:
+    """Where the records are; raises if an option is missing. Without a radius it is the manifold if that may be ``whole``."""
     from geodp.files import parse_manifold
 
     if found is None:
-        if manifold is None or radius is None:
+        if manifold is None or (radius is None and not whole):
             raise ValueError(
                 "where are the records? Give --ball FILE, found by geodp ball --out FILE, or --manifold and --radius"
             )
         return Place(parse_manifold(manifold), center, radius)
     if manifold is not None or radius is not None or center != "origin":
         raise ValueError("--ball says where the records are: leave out --manifold, --radius and --center")
-    from geodp.finding import BallRelease
+    from geodp.programs.ball import BallRelease
 
     try:
         ball = BallRelease.from_json(found.read_text(encoding="utf-8")).ball
@@ -163,67 +218,24 @@ def place_of(found: Path | None, manifold: str | None, center: str, radius: floa
     return Place(ball.manifold, center, ball.radius, ball)
 
 
-def dataset_of(
-    file: Path,
-    space: Any,
-    columns: str | None,
-    layout: str,
-    header: bool | None,
-    unit: str | None,
-    neighbours: str,
-    by: str | None = None,
-    groups: str | None = None,
-    labels: str = "public",
-    mask: Path | None = None,
-    dask: bool = False,
-) -> Any:
-    """The data set in a file, with its persons and groups."""
-    from geodp.records.dataset import Dataset
-
-    named = None if groups is None else [name.strip() for name in groups.split(",")]
-    return Dataset.read(
-        file,
-        space,
-        columns=columns,
-        layout=layout,
-        header=header,
-        unit=unit,
-        by=by,
-        neighbours=cast(Any, neighbours),
-        groups=named,
-        labels=cast(Any, labels),
-        mask=mask,
-        dask=dask,
-    )
-
-
-def open_book(
-    epsilon: float | None,
-    delta: float | None,
-    rho: float | None,
-    mu: float | None,
-    out: Path | None,
-    ledger: str | None,
-    dataset: str | None,
-) -> Any:
-    """The ledger, if a data set in it is named. Reports mistakes in the options before the file is read."""
-    from geodp.privacy.notions import privacy_of
-
-    privacy_of(epsilon, delta, rho, mu)
+def check_out(out: Path | None) -> None:
+    """Checks, before long work, that a release can be written there."""
     if out is not None:
         check_place(out)
         if out.suffix == ".parquet" and find_spec("pyarrow") is None:
             raise ValueError("--out to a .parquet file needs pyarrow, which is not installed: pip install 'geodp[parquet]'")
-    if dataset is None and ledger is not None:
-        raise ValueError("--ledger goes with --dataset, the name of a data set in it")
-    if dataset is None:
-        return None
-    from geodp.privacy.ledger import Ledger  # which takes long to load
-
-    return Ledger(url_of(ledger or DEFAULT_LEDGER))
 
 
-def check_picture(path: Path) -> None:
+def check_picture(path: Path | None) -> None:
     """Checks, before long work, that a picture can be written there."""
-    picture_kind(path)
-    check_place(path)
+    if path is not None:
+        picture_kind(path)
+        check_place(path)
+
+
+def open_ledger(ledger: str | None) -> Ledger:
+    """The ledger at a URL or in a file, or else the default one."""
+    from geodp.privacy.ledger import Ledger  # slow to import
+
+    url = ledger or DEFAULT_LEDGER
+    return Ledger(url if ":" in url else f"sqlite:///{url}")

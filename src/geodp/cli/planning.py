@@ -4,45 +4,24 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-from geodp.cli.common import JsonOption, one_sentence
-from geodp.cli.options import (
-    BoundOption,
-    CenterOption,
-    DeltaOption,
-    EpsilonOption,
-    LawOption,
-    ManifoldOption,
-    MechanismOption,
-    MuOption,
-    RhoOption,
-    ball_of,
-    check_picture,
-)
-
-if TYPE_CHECKING:
-    from geodp.manifolds.notation import Notation
+from geodp.cli.options import NOISE, PRIVACY, ball_of, check_picture, command
 
 
-def plan_command(
-    manifold: ManifoldOption,
+@command("manifold", *PRIVACY, "center", *NOISE, "as_json", required=("manifold",))
+def plan(
     radius: Annotated[
         float | None,
         typer.Option("--radius", "-r", help="Public radius of the ball; with --spread, a wide one, or none on compact spaces."),
     ] = None,
     n: Annotated[int | None, typer.Option("-n", "--records", help="Number of records.")] = None,
-    epsilon: EpsilonOption = None,
-    delta: DeltaOption = None,
-    rho: RhoOption = None,
-    mu: MuOption = None,
     error: Annotated[
         float | None, typer.Option("--error", help="Largest acceptable error: expected, or with --quantile that quantile.")
     ] = None,
     quantile: Annotated[float | None, typer.Option("--quantile", help="With --error: probability of staying within it.")] = None,
-    center: CenterOption = "origin",
     layout: Annotated[str, typer.Option("--layout", help="What the numbers of the centre mean, as for geodp mean.")] = "auto",
     solve: Annotated[
         str, typer.Option("--solve", help="With --records and --error: the number to find, epsilon, rho or mu.")
@@ -60,13 +39,10 @@ def plan_command(
     releases: Annotated[
         int | None, typer.Option("--releases", help="How many such releases you intend; shows the budget they need.")
     ] = None,
-    mechanism: MechanismOption = "auto",
-    law: LawOption = None,
-    bound: BoundOption = "sharp",
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw error against the number of records: .png, .svg or .pdf.")
     ] = None,
-    as_json: JsonOption = False,
+    **given: Any,
 ) -> None:
     """Compute the error of a release before spending: give two of --records, the privacy and --error.
 
@@ -78,73 +54,56 @@ def plan_command(
     The privacy is one of --epsilon, --epsilon and --delta, --rho, or --mu. The plan lists all mechanisms and marks the one that
     a release would use.
     """
-    with one_sentence():
-        from geodp.files import parse_manifold
-        from geodp.planning import plan
+    from geodp.files import parse_manifold
 
-        space = parse_manifold(manifold)
-        if spread is not None:
-            options = {"--error": error, "--quantile": quantile, "--releases": releases, "--plot": plot, "--law": law}
-            unused = [name for name, value in options.items() if value is not None]
-            if n is None or unused:
-                raise ValueError(
-                    f"--spread goes with --records and the privacy{', not with ' if unused else ''}{', '.join(unused)}"
-                )
-            from geodp.chain import plan_chain
+    space, center, as_json = parse_manifold(given.pop("manifold")), given.pop("center"), given.pop("as_json")
+    asked = {f"--{name}": given[name] for name in ("epsilon", "rho", "mu")}
+    if spread is not None:
+        others = {"--error": error, "--quantile": quantile, "--releases": releases, "--plot": plot, "--law": given["law"]}
+        unused = _given(others)
+        if n is None or unused:
+            raise ValueError(f"--spread goes with --records and the privacy{', not with ' if unused else ''}{', '.join(unused)}")
+        from geodp.programs.chain import plan_chain
 
-            outer: Any = space
-            spoken = None if layout == "auto" else layout
-            if radius is not None:
-                outer, written = ball_of(space, center, radius, layout)
-                spoken = _spoken(written)
-            _print(plan_chain(outer, n, epsilon, delta, rho, mu, spread=spread, find=find, layout=spoken), as_json)
-            return
-        if find is not None:
-            raise ValueError("--find goes with --spread, a guess of how far records are from their centre")
-        if radius is None:
-            raise ValueError("a plan needs --radius, the public radius of the ball, or --spread to plan the search for one")
-        options = {"--records": n, "--epsilon": epsilon, "--rho": rho, "--mu": mu, "--error": error}
-        given = [name for name, value in options.items() if value is not None]
-        if len(given) < 2 or {"--records", "--error"} < set(given):
-            raise ValueError(f"give two of --records, the privacy (such as --epsilon) and --error: {_given(given)}")
-        if quantile is not None and error is None:
-            raise ValueError("--quantile goes with --error")
-        ball, written = ball_of(space, center, radius, layout)
-        if plot is not None:
-            check_picture(plot)
-        result = plan(
-            ball,
-            n,
-            epsilon,
-            delta,
-            rho,
-            mu,
-            error=error,
-            quantile=quantile,
-            solve=cast(Any, solve),
-            releases=releases,
-            mechanism=cast(Any, mechanism),
-            law=cast(Any, law),
-            bound=cast(Any, bound),
-            layout=_spoken(written),
-        )
-        if plot is not None:
-            from geodp.plots import error_against_n
+        outer: Any = space
+        spoken = None if layout == "auto" else layout
+        if radius is not None:
+            outer, written = ball_of(space, center, radius, layout)
+            spoken = _spoken(written)
+        privacy = {name: given[name] for name in PRIVACY}
+        _print(plan_chain(outer, n, **privacy, spread=spread, find=find, layout=spoken), as_json)
+        return
+    if find is not None:
+        raise ValueError("--find goes with --spread, a guess of how far records are from their centre")
+    if radius is None:
+        raise ValueError("a plan needs --radius, the public radius of the ball, or --spread to plan the search for one")
+    names = _given({"--records": n, **asked, "--error": error})
+    if len(names) < 2 or {"--records", "--error"} < set(names):
+        listed = {0: "was none of them", 1: f"was {''.join(names)} alone"}.get(len(names), f"were {', '.join(names)}")
+        raise ValueError(f"give two of --records, the privacy (such as --epsilon) and --error: given {listed}")
+    if quantile is not None and error is None:
+        raise ValueError("--quantile goes with --error")
+    from geodp.planning import plan
 
-            error_against_n(ball, result.privacy, result.n, plot)
-        _print(result, as_json)
+    ball, written = ball_of(space, center, radius, layout)
+    check_picture(plot)
+    sought: Any = {"error": error, "quantile": quantile, "solve": solve, "releases": releases, "layout": _spoken(written)}
+    result = plan(ball, n, **given, **sought)
+    if plot is not None:
+        from geodp.plots import error_against_n
+
+        error_against_n(ball, result.privacy, result.n, plot)
+    _print(result, as_json)
+
+
+def _given(options: dict[str, Any]) -> list[str]:
+    return [name for name, value in options.items() if value is not None]
 
 
 def _print(result: Any, as_json: bool) -> None:
     print(json.dumps(result.to_dict(), indent=2) if as_json else result)
 
 
-def _spoken(written: Notation) -> str | None:
+def _spoken(written: Any) -> str | None:
     """The layout of the centre, in which the plan is written too."""
-    return None if written.layout is None else written.layout.name
-
-
-def _given(names: list[str]) -> str:
-    if not names:
-        return "given was none of them"
-    return f"given was {names[0]} alone" if len(names) == 1 else f"given were {', '.join(names)}"
+    return None if written.layout is None else str(written.layout.name)

@@ -5,13 +5,14 @@ The origin and the licences of the data are in README.md beside them.
 
 from __future__ import annotations
 
-import json
 from importlib import resources
-from typing import Any
 
 from geodp.files import read_records
 from geodp.inputs import Array
 from geodp.manifolds import SPD, Manifold, Sphere
+from geodp.schema import release_schema
+
+__all__ = ["MANIFOLDS", "load", "release_schema"]
 
 #: The data sets, and the manifolds their records are points of.
 MANIFOLDS: dict[str, Manifold] = {"dti_tensors": SPD(3), "icu_arrivals": Sphere(1)}
@@ -31,16 +32,3 @@ def load(name: str) -> Array:
         raise ValueError(f"there is no data set {name!r}: name one of {', '.join(MANIFOLDS)}")
     with resources.as_file(resources.files(__name__) / f"{name}.csv") as path:
         return read_records(path, MANIFOLDS[name])
-
-
-def release_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of what ``to_json`` of every kind of release, ``--json`` and ``--out`` write.
-
-    A program in any language can check a receipt with it, and generate types from it. Later versions of geodp may add
-    fields; one that changes its meaning, or goes, makes a new version of the schema, which ``$id`` names.
-
-    >>> release_schema()["$id"]
-    'urn:geodp:release:1'
-    """
-    found: dict[str, Any] = json.loads((resources.files(__name__) / "release.schema.json").read_text(encoding="utf-8"))
-    return found

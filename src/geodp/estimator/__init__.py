@@ -11,8 +11,10 @@ here                              what a fit releases                           
 
 *Fits add up.* Each ``fit`` spends the privacy that was asked for, once. A cross-validation with five folds and a grid of four
 parameters is 20 fits on nearly the same records, and one more for the best. With a ``ledger`` each of them is charged, clones
-included, and the fit that would pass the total is refused. Without one the second fit of an estimator, or of its clones in the
-same process, warns once what they add up to; fits in other processes (``n_jobs``) are not seen.
+included, and the fit that would pass the total is refused. :func:`private_cross_val_score` charges a cross-validation as a whole
+before its first fit: a record is in all training sets but one. Without a ledger the fits of an estimator and its clones are
+counted, also in other processes of the same machine (``n_jobs``), and the second, fourth, eighth fit and so on warn what they
+add up to.
 
 *What is private and what is not.* What a fit learned may be published: attributes that end with an underscore, among them its
 receipts ``releases_`` and what they cost together, ``cost_``. What ``transform`` and ``predict`` make **of private
@@ -23,6 +25,8 @@ records is private data**: every row is about one record, and no noise hides it.
 
 from geodp.estimator.classifier import PrivateMDM
 from geodp.estimator.clusters import PrivateKMeans
+from geodp.estimator.common import Parameters
 from geodp.estimator.mean import PrivateFrechetMean, PrivateTangentSpace
+from geodp.estimator.validation import private_cross_val_score
 
-__all__ = ["PrivateFrechetMean", "PrivateKMeans", "PrivateMDM", "PrivateTangentSpace"]
+__all__ = ["Parameters", "PrivateFrechetMean", "PrivateKMeans", "PrivateMDM", "PrivateTangentSpace", "private_cross_val_score"]

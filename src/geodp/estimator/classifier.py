@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,23 +12,30 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from geodp.estimator.common import Fit, PrivateEstimator, distances, read_records, read_unit, refuse_unless_asked
-from geodp.inputs import Array, said
+from geodp.estimator.common import (
+    Parameters,
+    PrivateEstimator,
+    distances,
+    in_ball,
+    place_of,
+    read_column,
+    read_records,
+    read_unit,
+    refuse_unless_asked,
+    release_fit,
+    requested,
+    takes_parameters,
+)
+from geodp.inputs import Array, describe
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.noise.choice import MechanismName
 from geodp.noise.flat import Family
-from geodp.privacy.neighbours import add_or_remove_one, change_one
-from geodp.privacy.notions import Privacy
-from geodp.privacy.splitting import split
-from geodp.records.dataset import Change, Dataset, Labels, Members
-from geodp.records.persons import check_length, key_of, whole
-from geodp.release import Order, private_mean, private_projected_mean
-from geodp.statistics.mean import FrechetMean
+from geodp.privacy.neighbours import Change, Labels, UnitIn
+from geodp.records.dataset import Dataset
+from geodp.request import Request
+from geodp.statistics.frechet import Mean
 from geodp.statistics.projected import ProjectedMean
-
-#: Whether a person's records are all of one class, or may be of any.
-UnitIn = Literal["one class", "all classes"]
 
 
 class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -44,7 +50,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
     *Theorem*. Class means are those of :func:`geodp.private_mean` with ``by=y``; the proofs are in :mod:`geodp.release`. If
     labels are public, a replaced pair changes one class, and all means cost what one costs. If they are private it may change
     two, so each class has half of the privacy, and a noisy count is part of it. If a ball is searched for, that is a release of
-    its own, and the costs add up. With ``unit_in="all classes"`` a person may be in every class, so each class is a release of
+    its own, and the costs add up. With ``unit_in="all groups"`` a person may be in every class, so each class is a release of
     its own about the persons in it, with an equal part of the privacy, and these costs add up too. If labels are private, a
     replaced person may leave, enter or change in each class, so each release protects all three
     (``neighbours="add-remove"``).
@@ -56,22 +62,22 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
 
     Parameters
     ----------
-    manifold, center, radius, find, epsilon, delta, rho, mu, mechanism, law, ledger, dataset, layout
-        As for :class:`geodp.estimator.PrivateFrechetMean`. ``radius=None`` on a compact space takes projected means, which need
-        no ball (:func:`geodp.private_projected_mean`).
+    manifold, mechanism, law
+        As for :class:`geodp.estimator.PrivateFrechetMean`.
     labels : "public" or "private"
         Whether anyone may know the classes of the records.
     classes : list
         The names of the classes. Private labels need them: which classes there are must not depend on the records. A record of
         another class then counts nowhere. Public labels may leave them to ``y``.
-    unit_in : "one class" or "all classes"
+    unit_in : "one group" or "all groups"
         If :meth:`fit` is given a ``unit``: whether all records of a person are of one class, such as a diagnosis, or may be of
-        all, such as tasks that everybody does. If labels are private, a person of ``"one class"`` is in that of its first record.
+        all, such as tasks that everybody does. If labels are private, a person of ``"one group"`` is in that of its first record.
     neighbours : "replace" or "add-remove"
         As for :class:`geodp.Dataset`. With private labels, ``"add-remove"`` protects records (or persons) that come or go, and
         the means get all of the privacy instead of half.
-    transform_private_records : bool
-        Whether :meth:`fit_transform` may hand out distances of the very records that the fit protects.
+    parameters
+        Those of every estimator: :class:`geodp.estimator.Parameters`. ``radius=None`` on a compact space takes projected means,
+        which need no ball (:func:`geodp.private_projected_mean`).
 
     Attributes
     ----------
@@ -91,134 +97,68 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
     ((2, 2, 2), True, 1.0)
     """
 
+    @takes_parameters
     def __init__(
         self,
         manifold: Manifold | str | None = None,
         *,
-        center: ArrayLike | None = None,
-        radius: float | None = 1.0,
-        find: float = 0.0,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        mu: float | None = None,
         labels: Labels = "public",
         classes: ArrayLike | None = None,
-        unit_in: UnitIn = "one class",
+        unit_in: UnitIn = "one group",
         neighbours: Change = "replace",
         mechanism: MechanismName = "auto",
         law: Family | None = None,
-        ledger: Any = None,
-        dataset: str | None = None,
-        layout: str | None = None,
-        transform_private_records: bool = False,
+        **parameters: Unpack[Parameters],
     ) -> None:
-        self.manifold = manifold
-        self.center = center
-        self.radius = radius
-        self.find = find
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rho = rho
-        self.mu = mu
+        super().__init__(manifold, **parameters)
         self.labels = labels
         self.classes = classes
         self.unit_in = unit_in
         self.neighbours = neighbours
         self.mechanism = mechanism
         self.law = law
-        self.ledger = ledger
-        self.dataset = dataset
-        self.layout = layout
-        self.transform_private_records = transform_private_records
 
     def fit(self, X: ArrayLike, y: ArrayLike, unit: Any = None) -> Self:
         """Spend the privacy and release the class means.
 
         ``unit`` says for each record whose it is: then a person has one vote in a class, however many records it has there.
         """
-        records = read_records(self, X, fitting=True)
-        if self.labels == "public" and self.neighbours == "add-remove":
-            raise ValueError("public labels show which classes there are, which add-remove keeps private: make labels private")
-        labels, names = self._labels(y, len(records))
-        ids = read_unit(unit, records)
-        fit = Fit(self, "record" if ids is None else "person")
-        together = self._one_class_each() or ids is None
-        if self.neighbours == "add-remove":
-            fit.neighbours = add_or_remove_one(fit.unit) if together else change_one(fit.unit)
-        if together:
-            groups: Any = {"by": labels, "groups": names.tolist(), "labels": self.labels, "neighbours": self.neighbours}
-            asked = [(Dataset(records, unit=ids, **groups), fit.own)]
-        else:
-            each = split(fit.own, [1.0 / len(names)] * len(names))
-            asked = list(zip(self._classes(records, labels, ids, names), each, strict=True))
-        # a sentence about public labels comes before anything is paid
-        sizes = [_sizes(data.open(self.manifold_)) for data, _ in asked]
-
-        def check(place: Ball | Manifold) -> None:
-            for (data, part), counts in zip(asked, sizes, strict=True):
-                order = self._order(place, part, ids is not None).about(data).of_group(data)
-                for n in counts:
-                    order.check(n)
-
-        fit.pay([part for _, part in asked], check)
-        place = fit.place(records, unit=ids, neighbours=self.neighbours)
-        means = [self._means(data, place, part, **fit.options) for data, part in asked]
-        fit.releases += means
-        fit.end()
-        self.classes_, self.ball_ = names, place if isinstance(place, Ball) else None
-        values = [means[0][name] for name in names.tolist()] if together else means
-        self.means_: Array = np.stack([release.value for release in values])
+        means = release_fit(self, X, y, unit)
+        self.classes_ = np.array(list(means))
+        self.means_: Array = np.stack([release.value for release in means.values()])
         return self
 
-    def _order(self, place: Ball | Manifold, part: Privacy, persons: bool) -> Order:
-        if isinstance(place, Ball):
-            return Order(FrechetMean(place, persons=persons), part, self.mechanism, self.law)
+    def asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
+        records = read_records(self, X, fitting=True)
+        labels, names = self._labels(y, X, records)
+        ids = read_unit(unit, X, records)
+        groups: Any = {"groups": names.tolist(), "labels": self.labels, "unit_in": "one group" if ids is None else self.unit_in}
+        data = Dataset(records, unit=ids, by=labels, neighbours=self.neighbours, **groups)
+        place = place_of(self)
+        if isinstance(place, Ball) or self.find:
+            return requested(self, in_ball(self, Mean), data, mechanism=self.mechanism, law=self.law), data
         if self.mechanism != "auto" or self.law is not None:
             raise ValueError("projected means, without a ball, have a noise of their own: leave out mechanism and law")
-        return Order(ProjectedMean(place), part)
+        return requested(self, ProjectedMean(place), data), data
 
-    def _means(self, data: Dataset, place: Ball | Manifold, part: Privacy, **more: Any) -> Any:
-        if isinstance(place, Ball):
-            return private_mean(data, place, **part.parameters(), mechanism=self.mechanism, law=self.law, **more)
-        return private_projected_mean(data, place, **part.parameters(), **more)
-
-    def _classes(self, x: Array, labels: NDArray[Any], ids: Any, names: NDArray[Any]) -> Iterator[Dataset]:
-        """The records of each class, about persons who may be in others too."""
-        keys = np.array([key_of(label) for label in labels.tolist()])
-        # who is in a class is private with its labels: then the number of persons is, too
-        hidden: Change = "add-remove" if self.labels == "private" else self.neighbours
-        for name in names.tolist():
-            inside = np.flatnonzero(keys == key_of(name))
-            if self.labels == "public" and len(inside) == 0:
-                raise ValueError(f"no record is of class {name!r}: leave it out, or make labels private")
-            yield Dataset(x[inside], unit=ids[inside], neighbours=hidden)
-
-    def _labels(self, y: Any, n: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _labels(self, y: Any, X: Any, records: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """The label of each record, and the classes. Of private labels nothing is looked at but how many there are."""
         if y is None:
             raise ValueError("PrivateMDM requires y to be passed, but the target y is None")
-        if self.labels not in get_args(Labels):
-            raise ValueError(f"labels must be 'public' or 'private' but is {said(self.labels)}")
         names = None if self.classes is None else np.unique(np.asarray(self.classes))
         if self.labels == "private":
             if names is None:
                 raise ValueError(
                     "private labels need classes, the public list of names: which there are must not depend on the records"
                 )
-            labels = whole(y, "y")
+        elif self.labels == "public":
+            y = y if hasattr(y, "iloc") and hasattr(X, "iloc") else column_or_1d(y, warn=True)
+            assert_all_finite(y, input_name="y")
+            check_classification_targets(y)
+            names = np.unique(y) if names is None else names
         else:
-            labels = column_or_1d(y, warn=True)
-            assert_all_finite(labels, input_name="y")
-            check_classification_targets(labels)
-            names = np.unique(labels) if names is None else names
-        check_length(labels, "y", n)
-        return labels, names
-
-    def _one_class_each(self) -> bool:
-        if self.unit_in not in get_args(UnitIn):
-            raise ValueError(f"unit_in must be 'one class' or 'all classes' but is {said(self.unit_in)}")
-        return self.unit_in == "one class"
+            raise ValueError(f"labels must be 'public' or 'private' but is {describe(self.labels)}")
+        return read_column(y, "y", X, records), names
 
     @property
     def covmeans_(self) -> Array:
@@ -243,8 +183,3 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
     def predict_proba(self, X: ArrayLike) -> Array:
         """The softmax of the negative squared distances, as pyRiemann has it; no class counts more for being frequent."""
         return np.asarray(softmax(-(self.transform(X) ** 2), axis=1))
-
-
-def _sizes(members: Members) -> list[int]:
-    """The number of members or, with groups, of those of each; an empty group has a release that says nothing."""
-    return [members.count] if members.dataset.by is None else [max(1, len(keep)) for keep in members.groups().values()]

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from geodp.estimator.common import Fit, PrivateEstimator, distances, needed_ball, read_records, read_unit, refuse_unless_asked
+from geodp.estimator.common import (
+    Parameters,
+    PrivateEstimator,
+    distances,
+    in_ball,
+    read_data,
+    refuse_unless_asked,
+    release_fit,
+    requested,
+    takes_parameters,
+)
 from geodp.inputs import Array
-from geodp.kmeans import plan_kmeans, private_kmeans
 from geodp.manifolds import Manifold
-from geodp.manifolds.ball import Ball
+from geodp.programs.kmeans import KMeans
 from geodp.records.dataset import Dataset
+from geodp.request import Request
 
 
 class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -22,8 +32,8 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
 
     *Public*: all parameters, the manifold, the ball, and the number and the shape of the records. *Private*: the records.
     *Neighbours*: data sets of the same size that differ by replacing one record; with ``unit`` all records of one person.
-    *Theorem*: each :meth:`fit` is :func:`geodp.kmeans.private_kmeans`, after a release by :func:`geodp.private_ball` if ``find``
-    says so; then their costs add up. See :mod:`geodp.kmeans`.
+    *Theorem*: each :meth:`fit` is :func:`geodp.programs.kmeans.private_kmeans`, after a release by :func:`geodp.private_ball` if
+    ``find`` says so; then their costs add up. See :mod:`geodp.programs.kmeans`.
 
     There is no ``labels_`` and no ``inertia_``: labels of the records that the fit protects are private data, and a sum of their
     squared distances would need noise of its own. :meth:`predict` gives labels to those who may see the records. *Fits add up*:
@@ -33,18 +43,17 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
     ----------
     n_clusters : int
         How many clusters there are.
-    manifold, center, radius, find, epsilon, delta, rho, mu, ledger, dataset, layout
+    manifold : Manifold or str
         As for :class:`geodp.estimator.PrivateFrechetMean`.
     rounds : int
         How often centres move. Each round has an equal part of the privacy, and their number is fixed.
     reach : float
         How far from its centre a record may pull; by default half of the radius. The noise is in proportion to it. With
         ``find`` the ball that is found has a radius of at least half of it.
-    random_state : int
+    seed : int
         Of the public directions in which the centres start. Another one costs another fit.
-    transform_private_records : bool
-        Whether ``fit_predict`` and ``fit_transform`` may hand out labels and distances of the very records that the fit
-        protects.
+    parameters
+        Those of every estimator: :class:`geodp.estimator.Parameters`.
 
     Attributes
     ----------
@@ -63,63 +72,36 @@ class PrivateKMeans(ClusterMixin, TransformerMixin, PrivateEstimator):  # type: 
     ((2, 2, 2), False, True)
     """
 
+    @takes_parameters
     def __init__(
         self,
         n_clusters: int = 2,
         manifold: Manifold | str | None = None,
         *,
-        center: ArrayLike | None = None,
-        radius: float = 1.0,
-        find: float = 0.0,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        mu: float | None = None,
         rounds: int = 3,
         reach: float | None = None,
-        random_state: int = 0,
-        ledger: Any = None,
-        dataset: str | None = None,
-        layout: str | None = None,
-        transform_private_records: bool = False,
+        seed: int = 0,
+        **parameters: Unpack[Parameters],
     ) -> None:
+        super().__init__(manifold, **parameters)
         self.n_clusters = n_clusters
-        self.manifold = manifold
-        self.center = center
-        self.radius = radius
-        self.find = find
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rho = rho
-        self.mu = mu
         self.rounds = rounds
         self.reach = reach
-        self.random_state = random_state
-        self.ledger = ledger
-        self.dataset = dataset
-        self.layout = layout
-        self.transform_private_records = transform_private_records
+        self.seed = seed
 
     def fit(self, X: ArrayLike, y: object = None, unit: Any = None) -> Self:
         """Spend the privacy and release the centres.
 
         ``unit`` says for each record whose it is: then a person counts once, shared out over the clusters of its records.
         """
-        records = read_records(self, X, fitting=True)
-        unit = read_unit(unit, records)
-        fit, n = Fit(self, "record" if unit is None else "person"), Dataset(records, unit=unit).open(self.manifold_).count
-
-        def check(place: Ball | Manifold) -> None:
-            plan_kmeans(needed_ball(place), self.n_clusters, n, fit.own, self.rounds, self.reach, self.random_state)
-
-        fit.pay([fit.own], check)
-        ball = needed_ball(fit.place(records, unit=unit))
-        options = {"rounds": self.rounds, "reach": self.reach, "seed": self.random_state, "unit": unit, **fit.options}
-        release = private_kmeans(records, ball, self.n_clusters, **fit.own.parameters(), **options)
-        fit.releases.append(release)
-        fit.end()
-        self.ball_, self.cluster_centers_, self.counts_ = ball, release.centers, release.counts
+        found = release_fit(self, X, y, unit)
+        self.cluster_centers_, self.counts_ = found.centers, found.counts
         return self
+
+    def asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
+        data = read_data(self, X, unit)
+        clusters = in_ball(self, lambda ball: KMeans(ball, self.n_clusters, self.rounds, self.reach, self.seed))
+        return requested(self, clusters, data), data
 
     def transform(self, X: ArrayLike) -> Array:
         """The distance of each record to each centre, ``(n, n_clusters)``. Those of private records are private data."""

@@ -1,77 +1,57 @@
-"""What the estimators have in common: reading records, where they lie, counting fits, and one charge for several releases."""
+"""What the estimators have in common: their parameters, reading records, and the one request of a fit."""
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Literal, Self, final
+from collections.abc import Callable
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 
-from geodp._version import __version__
+from geodp.estimator.fits import Fits
 from geodp.files import parse_manifold
-from geodp.finding import BallRelease, check_start, find_ball
-from geodp.inputs import Array, as_numpy, real_number, refuse_unreadable
-from geodp.kmeans import KMeansRelease
+from geodp.files.frames import as_frame
+from geodp.inputs import Array, as_numpy, callers_level, real_number, refuse_unreadable
 from geodp.manifolds import SPD, Euclidean, Manifold
 from geodp.manifolds.ball import Ball
-from geodp.privacy.cost import Cost, compose, cost_of
-from geodp.privacy.neighbours import Unit, replace_one
-from geodp.privacy.notions import Privacy, privacy_of
-from geodp.privacy.splitting import share_of
-from geodp.receipt import GroupedRelease, Release, cost_of_parts
+from geodp.privacy.cost import Cost
+from geodp.privacy.notions import privacy_of
+from geodp.programs.found import InFoundBall, start_of
+from geodp.receipt import ChainRelease
 from geodp.records.chunks import hiding_error_text
 from geodp.records.dataset import Dataset
-from geodp.records.frames import as_frame
-from geodp.records.persons import check_length, whole
+from geodp.records.labels import check_length, read_labels
 from geodp.records.sources import load
-from geodp.release import Account
-
-AnyRelease = BallRelease | GroupedRelease | KMeansRelease | Release
-
-
-@final
-class _Uncounted:
-    """What an estimator and its clones have spent without a ledger; they share this object."""
-
-    def __init__(self) -> None:
-        self.costs: list[Cost] = []
-        self.warned = False
-
-    def warn(self, privacy: Privacy) -> None:
-        """Before a further fit, once: what the fits add up to. Where warnings are errors, the fit is not made."""
-        if self.warned or not self.costs:
-            return
-        self.warned = True
-        together = _in_epsilon(compose([*self.costs, cost_of(privacy)]))
-        warnings.warn(
-            f"with this fit the estimator and its clones have made {len(self.costs) + 1} releases without a ledger: if they "
-            f"share records, together they spend up to {together}, and every further fit, such as those of a cross-validation, "
-            "adds to it; give a ledger and a dataset to keep count and to stop at a total",
-            stacklevel=4,
-        )
+from geodp.release import Account, protection, run, takes
+from geodp.request import Request, Statistic
 
 
-def _in_epsilon(cost: Cost) -> str:
-    if math.isfinite(cost.epsilon):
-        return f"epsilon {cost.epsilon:.4g}"
-    # some costs have an epsilon only at a delta that is large enough
-    deltas = (10.0**-k for k in range(6, 0, -1))
-    return next(
-        (f"epsilon {cost.epsilon_at(d):.4g} at delta {d:g}" for d in deltas if cost.epsilon_at(d) < math.inf), "everything"
-    )
+class Parameters(TypedDict, total=False):
+    """The parameters of every estimator, beside its own.
 
+    center, radius
+        The public ball; the centre is the origin of the manifold unless given.
+    find : float
+        The part of the privacy, such as 0.2, that goes to a search for a smaller ball in that wide one. On compact spaces such
+        as spheres the search needs no ball, and ``center`` and ``radius`` do not matter.
+    epsilon, delta, rho, mu : float
+        The privacy that each ``fit`` spends, in exactly one of four ways: see :func:`geodp.private_mean`.
+    ledger, dataset
+        A budget to charge, as for :func:`geodp.private_mean`.
+    layout : str
+        What the columns of ``X`` hold, such as ``"upper"`` for upper triangles, as for :func:`geodp.files.read_records`. In data
+        frames it goes by their names, if nothing is said.
+    random_state : int or generator
+        A seed for the noise, for studies: **the fit is then not private**, and says so.
+    transform_private_records : bool
+        Whether ``fit_transform`` (and ``fit_predict``) may hand out rows about the very records that the fit protects, such as to
+        the next step of a pipeline that stays with the data.
+    """
 
-# scikit-learn has no type hints, so its classes are Any to the checker
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """The parameters and attributes that all estimators have; the functions of this module work on them."""
-
-    manifold: Manifold | str | None
     center: ArrayLike | None
     radius: float | None
     find: float
@@ -82,148 +62,54 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
     ledger: Any
     dataset: str | None
     layout: str | None
+    random_state: Any
     transform_private_records: bool
+
+
+#: Those that are not None by default.
+_DEFAULTS: dict[str, Any] = {"radius": 1.0, "find": 0.0, "transform_private_records": False}
+
+#: Gives a constructor with ``**parameters`` a signature with all of them, which scikit-learn reads and clones by.
+takes_parameters = takes(Parameters, **_DEFAULTS)
+
+
+# scikit-learn has no type hints, so its classes are Any to the checker
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """The base of all estimators: a fit is one release of one request (:func:`geodp.release.run`), charged once."""
+
     n_features_in_: int
     manifold_: Manifold
-    releases_: tuple[AnyRelease, ...]
+    releases_: tuple[Any, ...]
     cost_: Cost
+    #: None with projected means.
+    ball_: Any
+
+    def __init__(self, manifold: Manifold | str | None, **parameters: Unpack[Parameters]) -> None:
+        self.manifold = manifold
+        for name in Parameters.__annotations__:
+            setattr(self, name, parameters.get(name, _DEFAULTS.get(name)))
 
     def __sklearn_clone__(self) -> Self:
         copy: Self = super().__sklearn_clone__()
-        copy._uncounted = _shared_count(self)
+        copy._fits = self.fits
         return copy
 
+    @property
+    def fits(self) -> Fits:
+        """What this estimator and its clones have spent without a ledger; they share it."""
+        # not made by __init__, in which scikit-learn allows parameters only
+        found: Fits = self.__dict__.setdefault("_fits", Fits())
+        return found
 
-def _shared_count(estimator: PrivateEstimator) -> _Uncounted:
-    # not made by __init__, in which scikit-learn allows parameters only
-    return estimator.__dict__.setdefault("_uncounted", _Uncounted())
-
-
-def refuse_unless_asked(estimator: PrivateEstimator, method: Literal["fit_transform", "fit_predict"], what: str) -> None:
-    """A sentence unless rows about the very records that a fit protects may be handed out."""
-    if estimator.transform_private_records is not True:
-        raise ValueError(
-            f"{method} returns {what}, which no noise hides: call fit and publish what it learned, or set "
-            "transform_private_records=True if all that follows stays with the data"
-        )
+    def asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
+        """What a fit requests, and the data it is about."""
+        raise NotImplementedError
 
 
 # ---------------------------------------------------------------------- one fit
 
 
-@final
-class Fit:
-    """The releases of one fit and what pays for them: a search for a ball, if there is one, and what is done in that ball.
-
-    An only release charges the ledger itself. Several are charged once, before the first of them draws, as the privacy that was
-    asked for.
-    """
-
-    def __init__(self, estimator: PrivateEstimator, unit: Unit) -> None:
-        self._estimator, self.unit = estimator, unit
-        self._start = _start_of(estimator)
-        self.neighbours = replace_one(unit)
-        unsaid = estimator.epsilon is None and estimator.rho is None and estimator.mu is None
-        self._privacy = privacy_of(1.0 if unsaid else estimator.epsilon, estimator.delta, estimator.rho, estimator.mu)
-        self._search, self.own = _search_and_rest(self._privacy, estimator.find)
-        self._account = Account.of(estimator.ledger, estimator.dataset, None)
-        self._charge: int | None = None
-        self._cost: Cost | None = None
-        self.releases: list[AnyRelease] = []
-        if estimator.ledger is None:
-            _shared_count(estimator).warn(self._privacy)
-
-    def pay(self, parts: Sequence[Privacy], check: Callable[[Ball | Manifold], None]) -> None:
-        """Charge what the parts of ``own``, and a search before them, cost together; nothing if there is one release only.
-
-        ``check`` raises, from public numbers alone, if what is to be released cannot be in a place. So nothing fails that is paid
-        for: the public place is checked now, and only balls that pass are searched for.
-        """
-        self._check = check
-        if self._search is None:
-            check(self._start)
-        else:
-            check_start(self._start, check)
-        parts = [*([] if self._search is None else [self._search]), *parts]
-        if len(parts) > 1:
-            self._cost = cost_of_parts([cost_of(part) for part in parts], self._privacy)
-            what = f"{type(self._estimator).__name__} on {self._estimator.manifold_}"
-            self._account.check(self._cost, self._privacy, self.neighbours)
-            self._charge = self._account.charge(self._cost, self._privacy, what, self.neighbours)
-            self._count(self._cost)
-
-    def _count(self, cost: Cost) -> None:
-        if self._estimator.ledger is None:
-            _shared_count(self._estimator).costs.append(cost)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """How a release is to be charged."""
-        return {} if self._cost is not None else {"ledger": self._account.ledger, "dataset": self._account.dataset}
-
-    def place(self, x: Any, **whose: Any) -> Ball | Manifold:
-        """The ball, found now if it is to be; or a compact manifold, if neither a radius nor a search was asked for."""
-        if self._search is None:
-            return self._start
-        paid = Account.of(None, None, None)  # with the rest
-        found = find_ball(Dataset(x, **whose), self._start, self._search, self.own, paid, check=self._check)
-        self.releases.append(found)
-        return found.ball
-
-    def end(self) -> None:
-        """Keep the releases with their charge, and what they cost together. Several are one receipt in the ledger."""
-        estimator, cost = self._estimator, self._cost
-        if cost is None:
-            cost = self.releases[0].cost
-            self._count(cost)
-        else:
-            self.releases = [_charged(release, self._account.dataset, self._charge) for release in self.releases]
-            self._account.attach(self._charge, self._receipt)
-        estimator.releases_, estimator.cost_ = tuple(self.releases), cost
-
-    def _receipt(self) -> str:
-        assert self._cost is not None
-        return json.dumps(
-            {
-                "geodp": __version__,
-                "estimator": type(self._estimator).__name__,
-                **self._privacy.parameters(),
-                "notion": self._privacy.words,
-                "cost": self._cost.to_dict(),
-                "neighbours": self.neighbours,
-                "dataset": self._account.dataset,
-                "charge": self._charge,
-                "releases": [json.loads(release.to_json()) for release in self.releases],
-            },
-            indent=2,
-        )
-
-
-def needed_ball(place: Ball | Manifold) -> Ball:
-    """The ball, for what cannot do without one."""
-    if not isinstance(place, Ball):
-        raise ValueError(f"give the radius of a public ball on {place}, or find=0.2 to find one with a fifth of the privacy")
-    return place
-
-
-def _charged(release: AnyRelease, dataset: str | None, charge: int | None) -> AnyRelease:
-    if isinstance(release, GroupedRelease):
-        groups = {name: replace(each, dataset=dataset, charge=charge) for name, each in release.items()}
-        return replace(release, releases=groups, dataset=dataset, charge=charge)
-    return replace(release, dataset=dataset, charge=charge)
-
-
-def _search_and_rest(privacy: Privacy, find: Any) -> tuple[Privacy | None, Privacy]:
-    part = real_number(find, "find, the part of the privacy for the ball,")
-    if not 0.0 <= part <= 0.9:
-        raise ValueError(f"find, the part of the privacy for the ball, must be from 0 to 0.9 but is {part:g}: 0.2 is usual")
-    if part == 0.0:
-        return None, privacy
-    safe = 1.0 - 1e-12  # sums of floats round up
-    return share_of(privacy, part * safe), share_of(privacy, (1.0 - part) * safe)
-
-
-def _start_of(estimator: PrivateEstimator) -> Ball | Manifold:
+def place_of(estimator: PrivateEstimator) -> Ball | Manifold:
     """The public ball, or all of a space with a cut locus, which needs none for a search or a projected mean."""
     manifold, radius = estimator.manifold_, estimator.radius
     if math.isfinite(manifold.injectivity_radius) and (estimator.find or radius is None):
@@ -234,6 +120,56 @@ def _start_of(estimator: PrivateEstimator) -> Ball | Manifold:
             "finds a smaller one"
         )
     return Ball(manifold, manifold.origin if estimator.center is None else estimator.center, radius)
+
+
+def requested(estimator: PrivateEstimator, statistic: Statistic, data: Dataset, **noise: Any) -> Request:
+    """The request of an estimator for a statistic of its data."""
+    privacy = privacy_of(estimator.epsilon, estimator.delta, estimator.rho, estimator.mu)
+    return Request(statistic, privacy, **noise, **protection(data))
+
+
+def in_ball(estimator: PrivateEstimator, statistic: Callable[[Ball], Statistic]) -> Statistic:
+    """A statistic in the public ball, or in one that is found first."""
+    place, find = place_of(estimator), real_number(estimator.find, "find, the part of the privacy for the ball,")
+    return statistic(needed_ball(place)) if find == 0.0 else InFoundBall(place, statistic(start_of(place)), find)
+
+
+def release_fit(estimator: PrivateEstimator, X: Any, y: Any, unit: Any) -> Any:
+    """The release of a fit; of several the last."""
+    request, data = estimator.asked(X, y, unit)
+    simulate = _generator(estimator.random_state)
+    account = Account.of(estimator.ledger, estimator.dataset, simulate)
+    if estimator.ledger is None and simulate is None:
+        account = account._replace(fits=estimator.fits)
+    made = run(request, data, account, simulate)
+    estimator.releases_ = made.steps if isinstance(made, ChainRelease) else (made,)
+    last = estimator.releases_[-1]
+    place = last.request.statistic.place
+    estimator.cost_, estimator.ball_ = made.cost, place if isinstance(place, Ball) else None
+    return last
+
+
+def _generator(state: Any) -> np.random.Generator | None:
+    if state is None:
+        return None
+    warnings.warn("random_state seeds the noise, so this fit is NOT PRIVATE: for studies alone", stacklevel=callers_level())
+    return state if isinstance(state, np.random.Generator) else np.random.default_rng(check_random_state(state).randint(2**31))
+
+
+def refuse_unless_asked(estimator: PrivateEstimator, method: Literal["fit_transform", "fit_predict"], what: str) -> None:
+    """Raises unless rows about the very records that a fit protects may be handed out."""
+    if estimator.transform_private_records is not True:
+        raise ValueError(
+            f"{method} returns {what}, which no noise hides: call fit and publish what it learned, or set "
+            "transform_private_records=True if all that follows stays with the data"
+        )
+
+
+def needed_ball(place: Ball | Manifold) -> Ball:
+    """The ball, for what cannot do without one."""
+    if not isinstance(place, Ball):
+        raise ValueError(f"give the radius of a public ball on {place}, or find=0.2 to find one with a fifth of the privacy")
+    return place
 
 
 # ---------------------------------------------------------------------- records
@@ -266,13 +202,22 @@ def read_records(estimator: PrivateEstimator, X: ArrayLike, *, fitting: bool) ->
     return manifold.read(array.reshape(len(array), *manifold.point_shape), "X")
 
 
-def read_unit(unit: Any, records: Any) -> NDArray[Any] | None:
-    """The persons of the records, as many as these: said before anything is paid."""
-    if unit is None:
-        return None
-    ids = whole(unit, "unit")
-    check_length(ids, "unit", len(records))
-    return ids
+def read_data(estimator: PrivateEstimator, X: ArrayLike, unit: Any) -> Dataset:
+    """The records of a fit, and whose they are."""
+    records = read_records(estimator, X, fitting=True)
+    return Dataset(records, unit=read_unit(unit, X, records))
+
+
+def read_unit(unit: Any, X: Any, records: Any) -> NDArray[Any] | None:
+    """The persons of the records, as many as these: checked before anything is paid."""
+    return None if unit is None else read_column(unit, "unit", X, records)
+
+
+def read_column(labels: Any, name: str, X: Any, records: Any) -> NDArray[Any]:
+    """A label for each record: by the index if ``X`` is a frame with one, otherwise by position, as scikit-learn has it."""
+    array = read_labels(labels, name, X if hasattr(X, "iloc") else labels)
+    check_length(array, name, len(records))
+    return array
 
 
 def read_points(estimator: PrivateEstimator, X: ArrayLike, otherwise: Array) -> Array:

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from geodp.estimator.common import Fit, PrivateEstimator, needed_ball, read_points, read_records, read_unit, refuse_unless_asked
+from geodp.estimator.common import (
+    Parameters,
+    PrivateEstimator,
+    in_ball,
+    read_data,
+    read_points,
+    read_records,
+    refuse_unless_asked,
+    release_fit,
+    requested,
+    takes_parameters,
+)
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
-from geodp.manifolds.ball import Ball
 from geodp.noise.choice import MechanismName
 from geodp.noise.flat import Family
 from geodp.receipt import Release
 from geodp.records.dataset import Dataset
-from geodp.release import Order, private_mean
-from geodp.statistics.mean import FrechetMean
+from geodp.request import Request
+from geodp.statistics.frechet import Mean
 
 
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -37,24 +47,10 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
     manifold : Manifold or str
         Where the records live. By default matrices of shape ``(n, k, k)`` are points of ``SPD(k)``, and rows are vectors of a
         Euclidean space.
-    center, radius
-        The public ball; the centre is the origin of the manifold unless given.
-    find : float
-        The part of the privacy, such as 0.2, that goes to a search for a smaller ball in that wide one. On compact spaces such
-        as spheres the search needs no ball, and ``center`` and ``radius`` do not matter.
-    epsilon, delta, rho, mu : float
-        The privacy that each :meth:`fit` spends, in exactly one of four ways: see :func:`geodp.private_mean`. ``epsilon = 1`` if
-        nothing is said.
     mechanism, law
         As for :func:`geodp.private_mean`.
-    ledger, dataset
-        A budget to charge, as for :func:`geodp.private_mean`.
-    layout : str
-        What the columns of ``X`` hold, such as ``"upper"`` for upper triangles, as for :func:`geodp.files.read_records`. In data
-        frames it goes by their names, if nothing is said.
-    transform_private_records : bool
-        Whether :meth:`fit_transform` may hand out the records in coordinates, such as to the next step of a pipeline that stays
-        with the data.
+    parameters
+        Those of every estimator: :class:`geodp.estimator.Parameters`.
 
     Attributes
     ----------
@@ -73,61 +69,31 @@ class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[mi
     ((3,), 2.0)
     """
 
+    @takes_parameters
     def __init__(
         self,
         manifold: Manifold | str | None = None,
         *,
-        center: ArrayLike | None = None,
-        radius: float = 1.0,
-        find: float = 0.0,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rho: float | None = None,
-        mu: float | None = None,
         mechanism: MechanismName = "auto",
         law: Family | None = None,
-        ledger: Any = None,
-        dataset: str | None = None,
-        layout: str | None = None,
-        transform_private_records: bool = False,
+        **parameters: Unpack[Parameters],
     ) -> None:
-        self.manifold = manifold
-        self.center = center
-        self.radius = radius
-        self.find = find
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rho = rho
-        self.mu = mu
+        super().__init__(manifold, **parameters)
         self.mechanism = mechanism
         self.law = law
-        self.ledger = ledger
-        self.dataset = dataset
-        self.layout = layout
-        self.transform_private_records = transform_private_records
 
     def fit(self, X: ArrayLike, y: object = None, unit: Any = None) -> Self:
         """Spend the privacy and release the mean of the records; the mean may be published.
 
         ``unit`` says for each record whose it is: then a person has one vote, however many records it has.
         """
-        records = read_records(self, X, fitting=True)
-        unit = read_unit(unit, records)
-        fit, n = Fit(self, "record" if unit is None else "person"), Dataset(records, unit=unit).open(self.manifold_).count
-
-        def check(place: Ball | Manifold) -> None:
-            mean = FrechetMean(needed_ball(place), persons=unit is not None)
-            Order(mean, fit.own, self.mechanism, self.law).check(n)
-
-        fit.pay([fit.own], check)
-        ball = needed_ball(fit.place(records, unit=unit))
-        options = {"mechanism": self.mechanism, "law": self.law, "unit": unit, **fit.options}
-        receipt: Release = private_mean(records, ball, **fit.own.parameters(), **options)
-        fit.releases.append(receipt)
-        fit.end()
-        self.ball_, self.receipt_ = ball, receipt
+        self.receipt_: Release = release_fit(self, X, y, unit)
         self.location_: Array = self.receipt_.value
         return self
+
+    def asked(self, X: Any, y: Any, unit: Any) -> tuple[Request, Dataset]:
+        data = read_data(self, X, unit)
+        return requested(self, in_ball(self, Mean), data, mechanism=self.mechanism, law=self.law), data
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> Array:
         """:meth:`fit`, then :meth:`transform` the same records: **the result is private data**, and refused unless asked for."""
@@ -163,7 +129,7 @@ class PrivateTangentSpace(PrivateFrechetMean):
 
     >>> import numpy as np
     >>> x = np.tile(np.eye(2), (500, 1, 1))
-    >>> space = PrivateTangentSpace(radius=2.0, transform_private_records=True)
+    >>> space = PrivateTangentSpace(radius=2.0, epsilon=1.0, transform_private_records=True)
     >>> vectors = space.fit_transform(x)
     >>> vectors.shape, bool(np.allclose(space.inverse_transform(vectors), x))
     ((500, 3), True)

@@ -131,8 +131,8 @@ def _open(path: Path, options: ReadOptions) -> Table:
         # not quoted: a text that does not name a file may be a record
         known = f"a file of records must be a {', '.join(_OPENERS)} file, and its name must say so"
         raise FileError(f"geodp cannot read {path} as it is: {advice}" if advice else known)
-    if options.mask is not None and opener is not open_image:
-        raise FileError(f"a mask is for images, and {path} is not an image: leave the mask out")
+    if opener is not open_image:
+        options.refuse_masks(path)
     if not path.is_file():
         raise FileError(f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}")
     if path.stat().st_size == 0 and opener not in (open_csv, JsonTable):  # no lines are no records
@@ -175,7 +175,8 @@ def read_records(
         ...
     geodp.files.FileError: there is no file arrivals.csv
     """
-    return read_with_labels(path, manifold, (), columns=columns, layout=layout, header=header, mask=mask).x
+    options = ReadOptions.of(manifold, columns=columns, layout=layout, header=header, mask=mask)
+    return read_file(path, options).x
 
 
 @final
@@ -188,40 +189,17 @@ class Found:
     written: Notation | None
 
 
-def read_with_labels(
-    path: str | os.PathLike[str],
-    manifold: Manifold,
-    labels: Sequence[str | int],
-    *,
-    columns: Sequence[str | int] | str | None = None,
-    layout: str = "auto",
-    header: bool | None = None,
-    mask: str | os.PathLike[str] | None = None,
-) -> Found:
-    """The records in a file, as :func:`read_records` reads them, and the columns ``labels``."""
-    place = None if mask is None else Path(mask)
-    options = ReadOptions(manifold, chosen_columns(columns), layout, header, labels=tuple(labels), mask=place)
+def read_file(path: str | os.PathLike[str], options: ReadOptions) -> Found:
+    """The records in a file, and the columns of labels that the options name."""
     with _reading(Path(path)):
         return read_table(_open(Path(path), options), options)
 
 
 def read_table(table: Table, options: ReadOptions) -> Found:
-    """The records and labels in a table."""
+    """The records and labels in a table, from one read."""
     order, choice = plan_reading(table, options)
-    labels = [as_labels(table.texts(i)) for i in table.pick(options.labels)]
-    points = read_points(table, options.manifold, order, choice)
+    points, labels = read_points(table, options.manifold, order, choice, table.pick(options.labels))
     return Found(points, labels, notation_of(table, options.manifold, order, choice))
-
-
-def as_labels(cells: list[Any]) -> NDArray[Any]:
-    """Labels as an array of objects, so that one text among numbers does not turn them all into texts."""
-    labels = np.empty(len(cells), dtype=object)
-    labels[:] = cells
-    return labels
-
-
-def chosen_columns(columns: Sequence[str | int] | str | None) -> Sequence[str | int] | None:
-    return [name.strip() for name in columns.split(",")] if isinstance(columns, str) else columns
 
 
 def plan_reading(table: Table, options: ReadOptions) -> tuple[list[int], Layout]:
@@ -268,11 +246,15 @@ def _hint(table: Table, width: int, options: ReadOptions) -> str:
     return f": {PICK}" if width > min(options.widths) else ""
 
 
-def read_points(table: Table, manifold: Manifold, columns: list[int], choice: Layout) -> Array:
+def read_points(
+    table: Table, manifold: Manifold, columns: list[int], choice: Layout, labels: Sequence[int] = ()
+) -> tuple[Array, list[NDArray[Any]]]:
+    """The points in these columns of a table, and the cells in the columns ``labels`` of the same rows."""
     array = table.array if isinstance(table, ArrayTable) else None
     if array is not None and array.ndim > 2 and choice.convert is None and array.dtype.kind in "fiu":
-        return float64(array)
-    return to_points(manifold, choice, table.numbers(columns, choice.clock))
+        return float64(array), []
+    numbers, cells = table.read(columns, choice.clock, list(labels))
+    return to_points(manifold, choice, numbers), cells
 
 
 def parse_center(text: str | os.PathLike[str], manifold: Manifold, *, layout: str = "auto") -> Array:
@@ -335,7 +317,7 @@ def _read_center(path: Path, manifold: Manifold, layout: str) -> tuple[Array, No
         as_printed = (table.records, width) == (manifold.point_shape[0], math.prod(manifold.point_shape[1:]))
         in_a_column = width == 1 and table.records in {choice.columns for choice in layouts(manifold)}
         if as_printed or (table.records > 1 and in_a_column):
-            table, width = ArrayTable(path, table.numbers(columns, False).reshape(1, -1)), table.records * width
+            table, width = ArrayTable(path, table.read(columns, False, [])[0].reshape(1, -1)), table.records * width
         if table.records != 1:
             raise FileError(f"{path} holds {table.records} records, but the centre is one point of {manifold}")
         found = read_table(table, replace(options, layout=_center_layout(manifold, layout, width)))

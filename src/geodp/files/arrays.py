@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.files.cells import seconds
+from geodp.files.cells import seconds, text_of
 from geodp.files.messages import FileError, listed, short
 from geodp.files.options import ReadOptions
 from geodp.files.table import MOST_COLUMNS, Table
@@ -36,20 +36,20 @@ class ArrayTable(Table):
     def holds_clock_times(self, column: int) -> bool:
         return self.array.dtype.kind in "US"
 
-    def numbers(self, columns: list[int], clock: bool) -> Array:
+    def read(self, columns: list[int], clock: bool, labels: list[int]) -> tuple[Array, list[NDArray[Any]]]:
+        rows = self._rows()
+        return self._numbers(rows, columns, clock), [rows[:, i] for i in labels]
+
+    def _numbers(self, rows: NDArray[Any], columns: list[int], clock: bool) -> Array:
         if clock != (self.array.dtype.kind in "US"):
             # the dtype of texts contains the length of the longest, which is private
             found, wanted = (short(self.array.dtype), "clock times as text") if clock else ("str", "numbers")
             raise FileError(f"{self.path} holds an array of dtype {found}, but this layout is read from {wanted}")
-        rows = self._rows()
         rows = rows if columns == list(range(rows.shape[1])) else rows[:, columns]
         if clock:
-            texts = np.char.decode(rows, "latin-1") if rows.dtype.kind == "S" else rows
-            return np.array([[seconds(cell) for cell in row] for row in texts.tolist()]).reshape(self.records, len(columns))
+            cells = [[seconds(text_of(cell)) for cell in row] for row in rows.tolist()]
+            return np.array(cells).reshape(self.records, len(columns))
         return float64(rows)
-
-    def texts(self, column: int) -> list[str]:
-        return [cell.strip() for cell in self._rows()[:, column].astype(str).tolist()]
 
     def _rows(self) -> NDArray[Any]:
         return self.array.reshape(self.records, len(self.widths))

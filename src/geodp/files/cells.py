@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
+from numpy.typing import NDArray
 
 #: Seconds.
 DAY = 24.0 * 60.0 * 60.0
@@ -74,18 +77,38 @@ def _collect(cell: Any, found: list[Any], most: int) -> None:
             return
 
 
-def label(cell: Any) -> str | int | float:
-    """A stripped text, or a number (an int if it is whole); an empty text if the cell is missing."""
+def text_of(cell: Any) -> Any:
+    """Bytes as a text that differs for different bytes, also if they are not UTF-8; any other cell unchanged."""
+    return cell.decode("utf-8", "surrogateescape") if isinstance(cell, bytes) else cell
+
+
+def as_objects(cells: Sequence[Any]) -> NDArray[Any]:
+    """Labels as an array of objects, so that one text among numbers does not turn them all into texts."""
+    labels = np.empty(len(cells), dtype=object)
+    for i, cell in enumerate(cells):  # not at once: lists would become further axes
+        labels[i] = cell
+    return labels
+
+
+def clock_seconds(count: NDArray[np.int64], unit: str, zone: str | None, duration: bool) -> NDArray[np.float64]:
+    """Seconds since midnight of times that are whole numbers of a unit, in UTC; NaN for durations of more than a day."""
+    per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+    if duration:
+        total = count / per_second
+        return np.where((total >= 0.0) & (total <= DAY), total, math.nan)
+    if zone not in (None, "UTC"):
+        ahead = np.array([_offset(int(moment), zone) for moment in count // per_second], dtype=np.int64)
+        count = count % (int(DAY) * per_second) + ahead * per_second  # cut to a day before, so that nothing overflows
+    return (count % (int(DAY) * per_second)) / per_second
+
+
+def _offset(moment: int, zone: str) -> int:
+    """The seconds by which clocks in a time zone are ahead of UTC; 0 in years that Python does not have."""
     try:
-        if isinstance(cell, int | np.integer):
-            return cell if isinstance(cell, bool) else int(cell)
-        if isinstance(cell, float | np.floating):
-            return "" if math.isnan(cell) else int(cell) if float(cell).is_integer() else float(cell)
-        if isinstance(cell, bytes):
-            return cell.decode("latin-1").strip()
-        return "" if cell is None or cell != cell else str(cell).strip()  # NaN and NaT do not equal themselves
-    except Exception:  # any object may raise anything: bool() of pandas' NA does
-        return ""
+        offset = datetime.fromtimestamp(moment, ZoneInfo(zone)).utcoffset()
+        return 0 if offset is None else round(offset.total_seconds())
+    except Exception:
+        return 0
 
 
 def _is_name(cell: str) -> bool:

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, cast, final
+from typing import Any, BinaryIO, cast, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geodp.files.cells import is_doubtful, is_header, number, seconds
 from geodp.files.messages import FileError, excerpt
@@ -108,30 +109,25 @@ class CsvTable(Table):
     def holds_clock_times(self, column: int) -> bool:
         return self.clock
 
-    def numbers(self, columns: list[int], clock: bool) -> Array:
+    def read(self, columns: list[int], clock: bool, labels: list[int]) -> tuple[Array, list[NDArray[Any]]]:
         width, longer = self.form.width, self.form.longer
         every = columns == list(range(width))
         missing = [math.nan] * len(columns)
-        out = buffer("d")
-        for line in self._records():
+        out, found = buffer("d"), [[""] * self.records for _ in labels]
+        for row, line in enumerate(self._records()):
             cells = self.form.cells(line, width + 1)
             if len(cells) != width and not (longer and len(cells) > width):
                 out.extend(missing)
                 continue
+            for column, texts in zip(labels, found, strict=True):
+                texts[row] = cells[column]
             picked = cells if every and not longer else [cells[column] for column in columns]
             try:
                 out.extend([seconds(cell) for cell in picked] if clock else [float(cell) for cell in picked])
             except ValueError:
                 out.extend([number(cell) for cell in picked])
-        return np.frombuffer(out, dtype=np.float64).reshape(self.records, len(columns))
-
-    def texts(self, column: int) -> list[str]:
-        found, width = [], self.form.width
-        for line in self._records():
-            cells = self.form.cells(line, width + 1)
-            whole = len(cells) == width or (self.form.longer and len(cells) > width)
-            found.append(cells[column].strip() if whole else "")
-        return found
+        numbers = np.frombuffer(out, dtype=np.float64).reshape(self.records, len(columns))
+        return numbers, [np.array(texts, dtype=object) for texts in found]
 
     def _records(self) -> Iterator[str]:
         lines = (line for block in self.lines.blocks(self.form.encoding) for line in block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from geodp.files.layout import layouts
 from geodp.files.messages import FileError, listed
@@ -27,8 +27,20 @@ class ReadOptions:
     public: bool = False
     #: Columns that hold labels instead of coordinates, such as the person a record belongs to.
     labels: Sequence[str | int] = ()
-    #: For an image: the file that marks the voxels that are records.
-    mask: Path | None = None
+    #: For images: the public ones that mark the voxels that are records, and that number their regions.
+    mask: Any = None
+    atlas: Any = None
+
+    @classmethod
+    def of(cls, manifold: Manifold, *, columns: Any = None, layout: str | None = None, **more: Any) -> ReadOptions:
+        """Options as callers give them: columns may be one text, such as "lat, lon"."""
+        names = [name.strip() for name in columns.split(",")] if isinstance(columns, str) else columns
+        return cls(manifold, names, layout or "auto", **more)
+
+    @property
+    def are_points(self) -> bool:
+        """Whether rows of arrays are points as they are, because the caller says nothing else."""
+        return self.columns is None and self.layout == "auto"
 
     @property
     def names(self) -> frozenset[str]:
@@ -41,6 +53,12 @@ class ReadOptions:
         choices = layouts(self.manifold)
         named = [choice for choice in choices if choice.name == self.layout]
         return frozenset(choice.columns for choice in named or choices)
+
+    def refuse_masks(self, path: Path | str) -> None:
+        """Raises if there is a mask or an atlas, for something that is not an image."""
+        for name, given in (("a mask", self.mask), ("an atlas", self.atlas)):
+            if given is not None:
+                raise FileError(f"{name} is for images, and {path} is not an image: leave the {name.split()[1]} out")
 
     def list_shape(self, path: Path | str, name: str, depth: int, alone: bool) -> tuple[int, ...]:
         """The lengths of the lists, and of lists nested in them, in the column ``name``, whose type does not fix them."""

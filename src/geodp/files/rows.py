@@ -8,22 +8,28 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import re
 import warnings
 from abc import abstractmethod
 from array import array as buffer
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from geodp.files.cells import flat, is_doubtful, is_header, label, number, seconds
+from geodp.files.cells import as_objects, flat, is_doubtful, is_header, number, seconds
 from geodp.files.lines import Lines
 from geodp.files.messages import FileError, listed
 from geodp.files.options import ReadOptions
 from geodp.files.table import Table
 from geodp.inputs import Array
+
+#: How many rows a sheet of Excel may have.
+_MOST_ROWS = 1 << 20
 
 
 class RowTable(Table):
@@ -36,10 +42,13 @@ class RowTable(Table):
     def holds_clock_times(self, column: int) -> bool:
         return False  # only the cells have types, not the columns
 
-    def numbers(self, columns: list[int], clock: bool) -> Array:
+    def read(self, columns: list[int], clock: bool, labels: list[int]) -> tuple[Array, list[NDArray[Any]]]:
         missing = [math.nan] * sum(self.widths[i] for i in columns)
         out = buffer("d")
+        found: list[list[Any]] = [[] for _ in labels]
         for row in self.rows():
+            for column, cells in zip(labels, found, strict=True):
+                cells.append(None if row is None else row[column])
             if row is None:
                 out.extend(missing)
                 continue
@@ -48,10 +57,7 @@ class RowTable(Table):
                     out.extend(flat(row[i], self.widths[i]))
                 else:
                     out.append(seconds(row[i]) if clock else number(row[i]))
-        return np.frombuffer(out, dtype=np.float64).reshape(self.records, len(missing))
-
-    def texts(self, column: int) -> list[Any]:
-        return ["" if row is None else label(row[column]) for row in self.rows()]
+        return np.frombuffer(out, dtype=np.float64).reshape(self.records, len(missing)), list(map(as_objects, found))
 
 
 # ---------------------------------------------------------------------- lines of JSON
@@ -144,19 +150,55 @@ class SheetTable(RowTable):
             for row in rows:
                 yield (*row, *(None,) * (width - len(row)))
 
-    def _stored(self) -> Generator[tuple[Any, ...]]:
+    def _stored(self) -> Generator[Sequence[Any]]:
         """The rows as they are stored, including empty ones at the end."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a warning may quote a cell
             book = _workbook(self.path)
             try:
-                for i, row in enumerate(book[self._sheet].iter_rows(values_only=True)):
+                for i, row in enumerate(_rows_of(book[self._sheet])):
                     if i >= self._start:
                         yield row
             except Exception:
                 raise _damaged(self.path) from None
             finally:
                 book.close()
+
+
+def _rows_of(sheet: Any) -> Iterator[Sequence[Any]]:
+    """The rows of a sheet. A cell that openpyxl cannot convert is empty: its own loop would give up the whole sheet."""
+    reader = importlib.import_module("openpyxl.worksheet._reader")
+    book, place, strings = attrgetter("parent", "_worksheet_path", "_shared_strings")(sheet)
+    archive, dates, spans = attrgetter("_archive", "_date_formats", "_timedelta_formats")(book)
+    done = 0
+    with archive.open(place) as source:
+        parser = reader.WorkSheetParser(source, strings, True, book.epoch, dates, spans)
+        for _, element in reader.iterparse(source):
+            if element.tag != reader.ROW_TAG:
+                continue
+            number = element.get("r", "")
+            place = min(int(number), _MOST_ROWS) if number.isdecimal() else done + 1
+            yield from ((),) * (place - done - 1)
+            done = max(done + 1, place)
+            yield _cells_of(parser, element)
+            element.clear()
+    yield from ((),) * ((sheet.max_row or 0) - done)
+
+
+def _cells_of(parser: Any, row: Any) -> list[Any]:
+    """The cells of a row, each read by itself and put into its column."""
+    cells: list[Any] = []
+    for element in row:
+        letters = re.match("[A-Z]{1,3}", element.get("r", ""))
+        column = _column_number(letters[0]) if letters else len(cells) + 1
+        cells += [None] * (column - len(cells))
+        with suppress(Exception):
+            cells[column - 1] = parser.parse_cell(element)["value"]
+    return cells
+
+
+def _column_number(letters: str) -> int:
+    return sum((ord(letter) - 64) * 26**i for i, letter in enumerate(reversed(letters)))
 
 
 def _width(path: Path, options: ReadOptions) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from geodp.files.messages import FileError, excerpt, listed
 from geodp.inputs import Array
 
@@ -26,15 +28,14 @@ class Table(ABC):
     widths: tuple[int, ...]
 
     @abstractmethod
-    def numbers(self, columns: list[int], clock: bool) -> Array:
-        """The numbers in these columns, one row a record; with ``clock``, seconds since midnight."""
+    def read(self, columns: list[int], clock: bool, labels: list[int]) -> tuple[Array, list[NDArray[Any]]]:
+        """The numbers in ``columns`` and the cells in the columns ``labels`` of the same rows, from one read.
+
+        There is one row of numbers a record; with ``clock``, they are seconds since midnight. A cell that is no number is NaN.
+        """
 
     @abstractmethod
     def holds_clock_times(self, column: int) -> bool: ...
-
-    @abstractmethod
-    def texts(self, column: int) -> list[Any]:
-        """The cells of a column as labels: stripped texts or numbers, and an empty text for a missing cell."""
 
     def shown_names(self) -> tuple[str, ...] | None:
         return self.names

@@ -56,7 +56,7 @@ from geodp.privacy.cost import (
 )
 from geodp.privacy.curves import upper_float
 from geodp.privacy.groups import group_cost
-from geodp.privacy.neighbours import Unit, add_or_remove_one, replace_one
+from geodp.privacy.neighbours import KNOWN, Unit, sentence
 from geodp.privacy.notions import ApproximateDP, Privacy, privacy_of
 
 if TYPE_CHECKING:
@@ -216,12 +216,14 @@ def charge(
     *,
     what: str,
     neighbours: str,
+    unit: Unit | None = None,
     delta: float | None = None,
 ) -> Charge:
     """Charges another program's mechanism to a ledger, before it is run.
 
     ``theirs`` is a ``DpEvent``, such as an optimiser's record of its training, or a ``PrivacyLossDistribution``. ``neighbours``
-    is its kind of neighbours, in a ledger's words; the library cannot check this. Gaussian, Laplace and zero-concentrated events
+    (``"replace"`` or ``"add-remove"``) and ``unit`` (``"record"`` or ``"person"``) say for which neighbours; the library cannot
+    check this. Gaussian, Laplace and zero-concentrated events
     have a cost in every unit. Others (subsampling, mixtures, a distribution) are charged as the epsilon that dp-accounting
     finds at ``delta``, and only to a budget in epsilon and delta. Its discretisation makes that an upper bound, and we ask for
     it at 0.999 ``delta``, which leaves room for the rounding of its transforms.
@@ -232,20 +234,17 @@ def charge(
     >>> from dp_accounting import dp_event
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger = geodp.Ledger(f"sqlite:///{folder}/budget.db")
-    ...     ledger.open("cohort", epsilon=3, delta=1e-5, neighbours="add or remove one record")
+    ...     ledger.open("cohort", epsilon=3, delta=1e-5, neighbours="add-remove")
     ...     step = dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(1.0))
     ...     training = dp_event.SelfComposedDpEvent(step, 500)
-    ...     entry = charge(
-    ...         ledger, "cohort", training, what="a classifier", neighbours="add or remove one record", delta=1e-6
-    ...     )
+    ...     entry = charge(ledger, "cohort", training, what="a classifier", neighbours="add-remove", delta=1e-6)
     >>> print(round(entry.epsilon, 2), entry.delta)
     1.58 0.000001
     """
-    cost = _cost(theirs, neighbours, delta)
-    budget = ledger.budget(dataset)
-    return ledger.charge(
-        dataset, cost=cost, privacy=_privacy_to_charge(cost, budget.unit, delta), neighbours=neighbours, what=what
-    )
+    about = sentence(neighbours, unit)
+    cost = _cost(theirs, about, delta)
+    privacy = _privacy_to_charge(cost, ledger.budget(dataset).unit, delta)
+    return ledger.charge(dataset, cost=cost, privacy=privacy, neighbours=about, what=what)
 
 
 def _privacy_to_charge(cost: Cost, unit: str, delta: float | None) -> Privacy:
@@ -287,13 +286,10 @@ def _cost(theirs: Any, neighbours: str, delta: float | None) -> Cost:
 
 def _changes(neighbours: str) -> int:
     """How many records are added to or removed from a sum between neighbours."""
-    units: tuple[Unit, ...] = ("record", "person")
-    if neighbours in [add_or_remove_one(unit) for unit in units]:
-        return 1
-    if neighbours in [replace_one(unit) for unit in units]:
-        return 2
-    known = ", ".join(repr(words(unit)) for unit in units for words in (add_or_remove_one, replace_one))
-    raise ValueError(f"neighbours must be one of {known} but is {neighbours!r}")
+    known = KNOWN.get(neighbours)
+    if known is None or known.or_replace:
+        raise ValueError(f"neighbours must be 'replace' or 'add-remove' but is {neighbours!r}")
+    return 1 if known.change == "add-remove" else 2
 
 
 def _events(event: dp_event.DpEvent) -> Iterator[dp_event.DpEvent]:

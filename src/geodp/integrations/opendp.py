@@ -18,12 +18,20 @@ OpenDP calls a function from outside "honest-but-curious", since it cannot check
 that data are members of their domain. So the functions here check it themselves: they refuse a wrong shape, or another number of
 records than the public one.
 
-Importing this module also registers the constructors with ``dp.Context``, where the privacy comes from the context:
+The constructors are made from the table of releases (:mod:`geodp.table`), and take the same options as the functions. ``ball`` is
+by default that of the domain; give another one if an earlier release found it. Without any privacy a constructor makes a query.
 
 >>> import numpy as np, opendp.prelude as dp
->>> from geodp import SPD, Ball
->>> from geodp.integrations.opendp import record_domain
+>>> from geodp import SPD, Ball, Sphere
+>>> from geodp.integrations.opendp import make_frechet_mean, record_domain
 >>> dp.enable_features("contrib", "honest-but-curious")
+>>> domain = record_domain(Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), n=500)
+>>> mean = make_frechet_mean(domain, dp.change_one_distance(), rho=0.05)
+>>> round(mean.map(1), 6), round(mean.map(2), 6), mean(np.tile([0.0, 0.0, 1.0], (500, 1))).value.shape
+(0.05, 0.2, (3,))
+
+Importing this module registers all constructors with ``dp.Context``, where the privacy comes from the context:
+
 >>> x = np.tile(np.eye(2), (500, 1, 1))
 >>> context = dp.Context.compositor(
 ...     x, dp.unit_of(changes=1), dp.loss_of(epsilon=1.0), domain=record_domain(Ball(SPD(2), np.eye(2), radius=1.0), n=500)
@@ -35,6 +43,7 @@ Importing this module also registers the constructors with ``dp.Context``, where
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -47,7 +56,6 @@ try:
 except ImportError:  # an extra that is installed wherever the tests run
     raise ImportError("geodp.integrations.opendp needs OpenDP: pip install 'geodp[opendp]'") from None
 
-from geodp.finding import plan_search, private_ball, search_cost
 from geodp.inputs import whole_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
@@ -55,28 +63,18 @@ from geodp.noise.choice import MechanismName
 from geodp.noise.flat import Family
 from geodp.privacy.cost import Cost
 from geodp.privacy.groups import group_cost, group_parameters
-from geodp.privacy.neighbours import Unit
+from geodp.privacy.neighbours import Change, Unit
 from geodp.privacy.notions import ApproximateDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
 from geodp.receipt import Release
-from geodp.records.dataset import Change, Dataset
-from geodp.release import Order, private_summary, released
-from geodp.spread import About
-from geodp.statistics.counts import Coverage
-from geodp.statistics.mean import FrechetMean
-from geodp.statistics.projected import ProjectedMean
-from geodp.statistics.sensitivity import Bound
-from geodp.statistics.spread import Covariance, FrechetVariance, SecondMoment, Variance
-from geodp.statistics.statistic import ClaimedSummary, Statistic
+from geodp.records.dataset import Dataset, GroupOptions, MemberOptions
+from geodp.release import Account, AccountOptions, Unread, run
+from geodp.request import PrivacyOptions, Request
+from geodp.statistics.summary import ClaimedSummary, private_summary
+from geodp.table import TABLE, Entry
 
 __all__ = [
     "geodesic_distance",
-    "make_coverage",
-    "make_enclosing_ball",
-    "make_frechet_mean",
-    "make_frechet_variance",
     "make_geodesic_noise",
-    "make_projected_mean",
-    "make_tangent_covariance",
     "point_domain",
     "record_domain",
 ]
@@ -179,8 +177,13 @@ class _Space:
         """The public number; an arbitrary number if it is private, because then no cost depends on it."""
         return self.records.n or 1
 
-    def ball(self, given: Ball | None) -> Ball:
+    def place(self, entry: Entry, given: Ball | None) -> Ball | Manifold:
+        """Where the records of a release are: a ball, the manifold, or whatever a search can start from."""
         place = self.records.place if given is None else given
+        if entry.place == "manifold":
+            return self.records.manifold
+        if entry.place != "ball":
+            return place
         if not isinstance(place, Ball):
             raise ValueError(f"this release needs a ball, but the domain is all of {place}: give ball=, or a domain with a ball")
         if place.manifold != self.records.manifold:
@@ -287,144 +290,59 @@ def _privacy_for(measure: str, distance: int, loss: Any) -> Privacy:
     raise ValueError(f"geodp has no privacy map for {measure}: use epsilon, epsilon and delta, or rho")
 
 
-def _made(make: Callable[[Privacy], Measurement], *privacy: float | None) -> Any:
-    """The measurement; without any privacy, one that gets it from a query."""
-    return make(privacy_of(*privacy)) if any(number is not None for number in privacy) else _AwaitsPrivacy(make)
-
-
-def _ordered(space: _Space, statistic: Statistic, privacy: Privacy, **options: Any) -> Measurement:
-    counted = space.change == "add-remove"
-    order = Order(statistic, privacy, **options)
-    cost = replace(order, counted=counted, unit=space.unit).cost(space.n)
-    return _measurement(space.domain, space.metric, privacy, cost, lambda x: released(order, space.dataset(x), None, None, None))
-
-
 # ---------------------------------------------------------------------- constructors
 
-
-def make_frechet_mean(
-    input_domain: Domain,
-    input_metric: Metric,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    *,
-    ball: Ball | None = None,
-    mechanism: MechanismName = "auto",
-    law: Family | None = None,
-    bound: Bound = "sharp",
-    coverage: float = 0.0,
-) -> Any:
-    """:func:`geodp.private_mean` as a measurement; without any privacy, as a query that gets it from a ``dp.Context``.
-
-    ``ball`` is by default that of the domain. You may give another one, such as one that :func:`make_enclosing_ball` released.
-
-    >>> import numpy as np, opendp.prelude as dp
-    >>> from geodp import Ball, Sphere
-    >>> dp.enable_features("contrib", "honest-but-curious")
-    >>> domain = record_domain(Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), n=500)
-    >>> mean = make_frechet_mean(domain, dp.change_one_distance(), rho=0.05)
-    >>> round(mean.map(1), 6), round(mean.map(2), 6), mean(np.tile([0.0, 0.0, 1.0], (500, 1))).value.shape
-    (0.05, 0.2, (3,))
-    """
-    space = _Space.of(input_domain, input_metric)
-    statistic = FrechetMean(space.ball(ball), bound, persons=space.unit == "person")
-    options = {"mechanism": mechanism, "law": law, "coverage": coverage}
-    return _made(lambda privacy: _ordered(space, statistic, privacy, **options), epsilon, delta, rho)
+#: Options of functions that a domain, a metric or OpenDP itself settles.
+_SETTLED = {
+    name
+    for each in (PrivacyOptions, AccountOptions, MemberOptions, GroupOptions)
+    for name in (*each.__annotations__, "x", "epsilon", "progress")
+}
 
 
-def make_coverage(
-    input_domain: Domain,
-    input_metric: Metric,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    *,
-    ball: Ball | None = None,
-) -> Any:
-    """:func:`geodp.private_coverage` as a measurement or a query: how many records are valid, and how many are in the ball."""
-    space = _Space.of(input_domain, input_metric)
-    statistic = Coverage(space.ball(ball))
-    return _made(lambda privacy: _ordered(space, statistic, privacy), epsilon, delta, rho)
+def _constructor(entry: Entry) -> Callable[..., Any]:
+    """The constructor of a line of the table: the function's request for the members of the domain, as a measurement."""
+    function = entry.function
+    place, *options = (each for name, each in inspect.signature(function).parameters.items() if name not in _SETTLED)
 
+    def make(
+        input_domain: Domain,
+        input_metric: Metric,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
+        **given: Any,
+    ) -> Any:
+        signature.bind(input_domain, input_metric, epsilon, delta, rho, **given)  # raises for options that there are not
+        space = _Space.of(input_domain, input_metric)
+        where = space.place(entry, given.pop("ball", None))
 
-def make_frechet_variance(
-    input_domain: Domain,
-    input_metric: Metric,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    *,
-    ball: Ball | None = None,
-    about: About = "center",
-) -> Any:
-    """:func:`geodp.private_variance` as a measurement or a query."""
-    space = _Space.of(input_domain, input_metric)
-    kind = Variance if _checked(about) == "center" else FrechetVariance
-    statistic = kind(space.ball(ball), space.unit == "person")
-    return _made(lambda privacy: _ordered(space, statistic, privacy), epsilon, delta, rho)
+        def measurement(privacy: Privacy) -> Measurement:
+            request = function(Unread(space.unit, space.change), where, **privacy.parameters(), **given)
+            return _measurement(
+                *(input_domain, input_metric, privacy, request.cost(space.n)),
+                lambda x: run(request, space.dataset(x), Account(None, None)),
+            )
 
-
-def make_tangent_covariance(
-    input_domain: Domain,
-    input_metric: Metric,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    *,
-    ball: Ball | None = None,
-    about: About = "center",
-) -> Any:
-    """:func:`geodp.private_covariance` as a measurement or a query."""
-    space = _Space.of(input_domain, input_metric)
-    kind = SecondMoment if _checked(about) == "center" else Covariance
-    statistic = kind(space.ball(ball), space.unit == "person")
-    return _made(lambda privacy: _ordered(space, statistic, privacy), epsilon, delta, rho)
-
-
-def make_projected_mean(
-    input_domain: Domain,
-    input_metric: Metric,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-) -> Any:
-    """:func:`geodp.private_projected_mean` as a measurement or a query: compact spaces, without a ball."""
-    space = _Space.of(input_domain, input_metric)
-    statistic = ProjectedMean(space.records.manifold)
-    assert statistic.embedding  # raises if the manifold has none
-    return _made(lambda privacy: _ordered(space, statistic, privacy), epsilon, delta, rho)
-
-
-def make_enclosing_ball(
-    input_domain: Domain,
-    input_metric: Metric,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    *,
-    then: Privacy | None = None,
-) -> Any:
-    """:func:`geodp.private_ball` as a measurement or a query: a ball that contains most records, for later releases.
-
-    The search starts in the ball of the domain, or anywhere on its manifold if that is compact.
-    """
-    space = _Space.of(input_domain, input_metric)
-    counted = space.change == "add-remove"
-
-    def make(privacy: Privacy) -> Measurement:
-        place = space.records.place
-        cost = search_cost(privacy) if counted else plan_search(place, space.n, privacy, then).cost
-        asked = privacy.parameters()
-        return _measurement(
-            space.domain,
-            space.metric,
-            privacy,
-            cost,
-            lambda x: private_ball(space.dataset(x), place, **asked, then=then),
+        return (
+            measurement(privacy_of(epsilon, delta, rho)) if (epsilon, delta, rho) != (None,) * 3 else _AwaitsPrivacy(measurement)
         )
 
-    return _made(make, epsilon, delta, rho)
+    own = list(inspect.signature(make).parameters.values())[:-1]
+    ball = [place.replace(kind=place.KEYWORD_ONLY, default=None)] if entry.place == "ball" else []
+    signature = inspect.Signature([*own, *ball, *(each.replace(kind=each.KEYWORD_ONLY) for each in options)])
+    make.__name__ = make.__qualname__ = f"make_{entry.opendp}"
+    make.__doc__ = f":func:`geodp.{function.__name__}` as a measurement; without any privacy, as a query of a ``dp.Context``."
+    cast(Any, make).__signature__ = signature
+    return make
+
+
+def __getattr__(name: str) -> Any:
+    """``make_frechet_mean`` and all others of the table."""
+    for entry in TABLE.values():
+        if entry.opendp is not None and name == f"make_{entry.opendp}":
+            return _constructor(entry)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def make_geodesic_noise(
@@ -456,7 +374,7 @@ def make_geodesic_noise(
     if input_metric != geodesic_distance(manifold):
         raise ValueError(f"the input metric must be geodesic_distance({manifold}) but is {input_metric}")
     privacy = privacy_of(epsilon, delta, rho)
-    cost = Order(ClaimedSummary(manifold, sensitivity), privacy, mechanism, law).cost(1)
+    cost = Request(ClaimedSummary(manifold, sensitivity), privacy, mechanism=mechanism, law=law).cost(1)
     asked = privacy.parameters()
 
     def function(point: Any) -> Release:
@@ -465,20 +383,6 @@ def make_geodesic_noise(
     return _measurement(input_domain, input_metric, privacy, cost, function, sensitivity)
 
 
-def _checked(about: str) -> str:
-    if about not in ("center", "mean"):
-        raise ValueError(f"about must be 'center' or 'mean' but is {about!r}")
-    return about
-
-
-for _make in (
-    make_frechet_mean,
-    make_coverage,
-    make_frechet_variance,
-    make_tangent_covariance,
-    make_projected_mean,
-    make_enclosing_ball,
-    make_geodesic_noise,
-):
+for _make in (*(_constructor(entry) for entry in TABLE.values() if entry.opendp), make_geodesic_noise):
     if _make.__name__.removeprefix("make_") not in constructors:
         dp.register(_make)

@@ -102,10 +102,10 @@ class Ball(Pictured):
         unique geodesic to the centre, becomes the centre. The map treats every record by itself and never raises, whatever
         its value.
         """
-        return self.clip_chunk(self.manifold.read(x, "x"))
+        return self.manifold.raw_readable(self.clip_chunk(self.manifold.read(x, "x")))
 
     def clip_chunk(self, records: Array) -> Array:
-        """:meth:`clip` for float64 records of the right shape."""
+        """:meth:`clip` for float64 records of the right shape, in the form in which private values are kept."""
         return self.clip_with_logs(records)[0]
 
     def clip_with_logs(self, records: Array) -> tuple[Array, Array]:
@@ -131,7 +131,7 @@ class Ball(Pictured):
             outside = (distance > self.radius) & ~lost
             log = log * np.where(outside, self.radius / distance, 1.0).reshape(distance.shape + (1,) * len(axes))
             log = np.where(each(lost), 0.0, log)
-            moved = manifold.raw_exp(self.center, log)
+            moved = manifold.raw_kept_exp(self.center, log)
         clipped = np.where(each(outside), moved, safe)
         return np.where(each(lost), self.center, clipped), log
 

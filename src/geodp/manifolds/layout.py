@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
+
+import numpy as np
 
 from geodp.inputs import Array
 from geodp.manifolds.units import LengthUnit
@@ -49,6 +51,18 @@ class Layout:
 
     def __str__(self) -> str:
         return f"{self.columns} {'column' if self.columns == 1 else 'columns'} ({self.name}: {self.meaning})"
+
+
+def symmetric_layout(layout: Layout, k: int, entries: Sequence[tuple[int, ...]]) -> Layout:
+    """A layout of these entries of symmetric ``k x k`` matrices, in which all others are 1."""
+    i, j = np.array(entries).T
+
+    def convert(cells: Array) -> Array:
+        matrix = np.ones((len(cells), k, k))
+        matrix[:, i, j] = matrix[:, j, i] = cells
+        return matrix
+
+    return replace(layout, convert=convert, write=lambda matrices: matrices[:, i, j])
 
 
 def entry_names(entries: Sequence[tuple[int, ...]], symmetric: bool = False) -> Names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, cast, final
 
@@ -153,15 +153,17 @@ class Manifold(ABC):
 
     def raw_log_volume_density(self, p: Array, v: Array) -> Array:
         if not len(self.roots.forms):
-            return np.zeros(self._leading(p, v))
+            return np.zeros(self.batch_shape(p, v))
         return self.roots.log_density(self.raw_radial_part(p, v))
 
     def raw_inside_cut_locus(self, p: Array, v: Array) -> NDArray[np.bool_]:
         if math.isinf(self.injectivity_radius):
-            return np.ones(self._leading(p, v), dtype=np.bool_)
+            return np.ones(self.batch_shape(p, v), dtype=np.bool_)
         return np.asarray((np.abs(self.raw_radial_part(p, v)) < self.roots.limits).all(axis=-1))
 
-    def _leading(self, p: Array, v: Array) -> tuple[int, ...]:
+    @final
+    def batch_shape(self, p: Array, v: Array) -> tuple[int, ...]:
+        """The leading axes of points and tangent vectors together."""
         shape = np.broadcast_shapes(p.shape, v.shape)
         return shape[: len(shape) - len(self.point_shape)]
 
@@ -170,6 +172,17 @@ class Manifold(ABC):
     @abstractmethod
     def raw_exp(self, p: Array, v: Array) -> Array:
         """The end of the geodesic that leaves ``p`` with velocity ``v``, after unit time."""
+
+    def raw_kept_exp(self, p: Array, v: Array) -> Array:
+        """:meth:`raw_exp` in the form in which private values are kept until noise is added.
+
+        All ``raw_`` maps read it. It differs where an array of floats would lose digits that decide how far apart two values are.
+        """
+        return self.raw_exp(p, v)
+
+    def raw_readable(self, points: Array) -> Array:
+        """The same points in the form for people, in which :meth:`raw_exp` returns them."""
+        return points
 
     @abstractmethod
     def raw_log(self, p: Array, q: Array) -> Array:
@@ -182,7 +195,7 @@ class Manifold(ABC):
     def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
         """The metric at ``p``; by default that of the ambient space."""
         flat = (x.reshape(*x.shape[: x.ndim - len(self.point_shape)], math.prod(self.point_shape)) for x in (u, v))
-        return np.vecdot(*flat) + np.zeros(self._leading(p, u))
+        return np.vecdot(*flat) + np.zeros(self.batch_shape(p, u))
 
     def raw_norm(self, p: Array, v: Array) -> Array:
         """Length of a tangent vector at ``p``."""
@@ -225,6 +238,13 @@ class Manifold(ABC):
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
         """The same bound for all ``p`` and ``q`` within ``radius`` of ``center``."""
         return self.log_rounding(center, 2.0 * radius)
+
+    def reading_rounding(self, x: Array) -> float:
+        """How far the point that ``raw_log`` takes ``x`` for may be from the one of its floats, beyond :meth:`log_rounding`.
+
+        Clipping, sensitivity and noise are then about the first, which is a function of ``x`` alone.
+        """
+        return 0.0
 
     def rounding_reach(self, p: Array, v: Array) -> Array:
         """For each computed logarithm ``v`` at ``p``, a reach for which :meth:`log_rounding` holds: its length, or less.
@@ -380,7 +400,7 @@ class Manifold(ABC):
     def check_point(self, x: ArrayLike) -> str | None:
         """``None`` if ``x`` holds points of the manifold, else a sentence about the first record that is not a point."""
         x = _real(x, self.point_shape, "x", self)
-        for requirement in self._all_requirements(x):
+        for requirement in self.all_requirements(x):
             if not requirement.met.all():
                 worst = tuple(int(i) for i in np.argwhere(~requirement.met)[0])
                 record = f"record {worst[0] if len(worst) == 1 else worst}: " if worst else ""
@@ -398,13 +418,14 @@ class Manifold(ABC):
         """Which records are points of the manifold: one bool a record."""
         x = _real(x, self.point_shape, "x", self)
         met = np.ones(x.shape[: x.ndim - len(self.point_shape)], dtype=np.bool_)
-        for requirement in self._all_requirements(x):
+        for requirement in self.all_requirements(x):
             met &= requirement.met
         return met
 
     # ------------------------------------------------------------------ reading input
 
-    def _all_requirements(self, x: Array) -> Iterator[Requirement]:
+    def all_requirements(self, x: Array) -> Iterator[Requirement]:
+        """:meth:`requirements`, and before them that all entries are finite."""
         axes = tuple(range(x.ndim - len(self.point_shape), x.ndim))
         finite = np.asarray(np.isfinite(x).all(axis=axes))
         missing = np.asarray((~np.isfinite(x)).sum(axis=axes), dtype=np.float64)
@@ -462,8 +483,14 @@ class Manifold(ABC):
         return float(np.broadcast_to(values, leading)[index])
 
     def __repr__(self) -> str:
-        parameters = fields(cast(Any, self))  # every manifold is a dataclass
-        return f"{type(self).__name__}({', '.join(str(getattr(self, parameter.name)) for parameter in parameters)})"
+        written = []
+        for field in fields(cast(Any, self)):  # every manifold is a dataclass
+            value = getattr(self, field.name)
+            if field.default is MISSING:
+                written.append(str(value))
+            elif value != field.default:
+                written.append(f"{field.name}={value}")
+        return f"{type(self).__name__}({', '.join(written)})"
 
 
 def _scalar(values: Array) -> Array | float:

@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from geodp.inputs import Array, is_line, said
+from geodp.inputs import Array, describe, is_line
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import Manifold
 from geodp.manifolds.units import LengthUnit, short
@@ -42,7 +42,7 @@ class Notation:
         found = [choice for choice in manifold.layouts if choice.name == layout]
         if not found:
             known = ", ".join(choice.name for choice in manifold.layouts)
-            raise ValueError(f"{manifold} has no layout {said(layout)}: name one of {known}")
+            raise ValueError(f"{manifold} has no layout {describe(layout)}: name one of {known}")
         if columns and len(columns) != found[0].columns:
             raise ValueError(f"the layout {layout} has {found[0].columns} columns, but {len(columns)} names were given")
         return cls(manifold, found[0], tuple(columns))
@@ -132,3 +132,14 @@ class Notation:
 
     def __hash__(self) -> int:
         return hash((self.manifold, self.columns))
+
+
+def in_layout(notation: Notation, points: dict[str, Array], lengths: dict[str, float]) -> dict[str, Any]:
+    """Points in the layout of the records, and lengths in units, for JSON. Left out if there is no layout or no unit."""
+    about: dict[str, Any] = {}
+    if notation.layout is not None:
+        cells = {name: notation.cells(point) for name, point in points.items()}
+        about["layout"] = {**(notation.to_dict() or {}), **cells}
+    if notation.units:
+        about["in_units"] = {name: notation.lengths(length) for name, length in lengths.items()}
+    return about

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import accumulate
-from typing import TYPE_CHECKING, final
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 @register
-@final
 @dataclass(frozen=True, repr=False, init=False)
 class Product(Manifold):
     r"""The product of manifolds: one point of each, with squared distances added up.
@@ -166,6 +165,12 @@ class Product(Manifold):
     def raw_exp(self, p: Array, v: Array) -> Array:
         return self.raw_join(self._each("raw_exp", p, v))
 
+    def raw_kept_exp(self, p: Array, v: Array) -> Array:
+        return self.raw_join(self._each("raw_kept_exp", p, v))
+
+    def raw_readable(self, points: Array) -> Array:
+        return self.raw_join(self._each("raw_readable", points))
+
     def raw_log(self, p: Array, q: Array) -> Array:
         return self.raw_join(self._each("raw_log", p, q))
 
@@ -205,12 +210,15 @@ class Product(Manifold):
         parts = zip(self.factors, self.raw_split(center), strict=True)
         return math.hypot(*(factor.log_rounding_in_ball(part, radius) for factor, part in parts))
 
+    def reading_rounding(self, x: Array) -> float:
+        return math.hypot(*(factor.reading_rounding(part) for factor, part in zip(self.factors, self.raw_split(x), strict=True)))
+
     def rounding_reach(self, p: Array, v: Array) -> Array:
         return np.max(self._each("rounding_reach", p, v), axis=0)
 
     def requirements(self, x: Array) -> Iterator[Requirement]:
         for i, (factor, part) in enumerate(zip(self.factors, self.raw_split(x), strict=True)):
-            for met, found, sentence in factor.requirements(part):
+            for met, found, sentence in islice(factor.all_requirements(part), 1, None):  # that entries are finite is known
                 yield Requirement(met, found, f"factor {i}, {factor}: {sentence}")
 
     # ------------------------------------------------------------------ chart: those of the factors, end to end

@@ -18,14 +18,12 @@ from geodp.manifolds.functions import (
     adjoint,
     conjugate,
     frobenius,
-    log_difference_quotient,
     spectral,
     symmetric,
     symmetric_from_vector,
-    transpose,
     vector_from_symmetric,
 )
-from geodp.manifolds.layout import Layout, entry_names
+from geodp.manifolds.layout import Layout, entry_names, symmetric_layout
 from geodp.manifolds.manifold import TOLERANCE, Manifold, Requirement
 from geodp.manifolds.registry import register
 from geodp.manifolds.roots import Roots, differences
@@ -92,15 +90,7 @@ class PositiveDefinite(Manifold):
 
     def _triangle(self, entries: Sequence[tuple[int, ...]], layout: Layout) -> Layout:
         """A layout of half of the matrix: these entries, which a header may name."""
-        i, j = np.array(entries).T
-
-        def from_triangle(cells: Array) -> Array:
-            matrix = np.empty((len(cells), self.k, self.k))
-            matrix[:, i, j] = matrix[:, j, i] = cells
-            return matrix
-
-        names = entry_names(entries, symmetric=True)
-        return replace(layout, convert=from_triangle, names=names, write=lambda matrices: matrices[:, i, j])
+        return symmetric_layout(replace(layout, names=entry_names(entries, symmetric=True)), self.k, entries)
 
     def in_words(self, point: Array) -> str:
         deviations = np.sqrt(eigvalsh(self.matrices(point)))[::-1]
@@ -174,12 +164,12 @@ class AffineInvariant(PositiveDefinite):
         return self.points(conjugate(cholesky(self.matrices(p))[0], self.matrices(x)))
 
     def log_rounding(self, p: Array, reach: float) -> float:
-        condition, growth = _condition(self.matrices(p)), _growth(reach)
+        condition, growth = condition_number(self.matrices(p)), growth_of_condition(reach)
         return self.multiplicity * float(whitening_rounding(self.k, condition, condition * growth, growth))
 
     def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        most = _condition(self.matrices(center)) * _growth(radius)
-        return self.multiplicity * float(whitening_rounding(self.k, most, most, _growth(2.0 * radius)))
+        most = condition_number(self.matrices(center)) * growth_of_condition(radius)
+        return self.multiplicity * float(whitening_rounding(self.k, most, most, growth_of_condition(2.0 * radius)))
 
     def rounding_reach(self, p: Array, v: Array) -> Array:
         r"""From the ratio of the extreme eigenvalues of ``L^-1 q L^-*``, all that :func:`whitening_rounding` needs.
@@ -191,7 +181,7 @@ class AffineInvariant(PositiveDefinite):
         logs = self.raw_radial_part(p, v)
         length = np.linalg.vector_norm(logs, axis=-1)
         ratio = np.maximum(logs.max(axis=-1) - logs.min(axis=-1), np.log1p(length)) + math.log(3.0)
-        spread, condition = np.exp(np.minimum(ratio, 300.0)), _condition(self.matrices(p))
+        spread, condition = np.exp(np.minimum(ratio, 300.0)), condition_number(self.matrices(p))
         known = self.multiplicity * whitening_rounding(self.k, condition, condition * spread, spread) < 0.5
         return np.where(known, np.minimum(ratio / math.sqrt(2.0), length), length)
 
@@ -252,7 +242,7 @@ class SPD(AffineInvariant):
             with np.errstate(all="ignore"):
                 factor = scales[:, None] * (one + below)
                 matrix = symmetric(factor @ factor.T)
-                if _has_factor(matrix):
+                if has_factor(matrix):
                     return matrix
             below *= 0.5
 
@@ -261,89 +251,6 @@ class SPD(AffineInvariant):
 def _lower(k: int) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
     """The identity, and rows and columns of the entries up to the diagonal."""
     return np.eye(k), *np.tril_indices(k)
-
-
-@register
-@final
-@dataclass(frozen=True, repr=False)
-class SPDLogEuclidean(PositiveDefinite):
-    r"""Symmetric positive-definite ``k x k`` matrices, flat: the matrix logarithm is an isometry onto symmetric matrices.
-
-    ``dist(p, q) = |log p - log q|`` in the Frobenius norm. Tangent vectors at ``p`` are symmetric matrices, and their
-    length is that of their image under the derivative of the matrix logarithm at ``p``; the origin is the identity.
-
-    >>> import numpy as np
-    >>> round(SPDLogEuclidean(2).dist(np.eye(2), np.diag([np.exp(3.0), np.exp(-4.0)])), 12)
-    5.0
-    """
-
-    @property
-    def units(self) -> tuple[LengthUnit, ...]:
-        # Weyl's inequality for the logarithms: it holds for eigenvalues in order, the largest against the largest, not for every
-        # axis
-        return (factor("principal standard deviations"),)
-
-    @cached_property
-    def roots(self) -> Roots:
-        return Roots.flat(self.k * (self.k + 1) // 2)
-
-    def raw_exp(self, p: Array, v: Array) -> Array:
-        return _matrix_exp(_matrix_log(p) + _log_derivative(p, v))
-
-    def raw_log(self, p: Array, q: Array) -> Array:
-        return _exp_derivative(p, _log_difference(p, q))
-
-    def raw_dist(self, p: Array, q: Array) -> Array:
-        return frobenius(_log_difference(p, q))
-
-    def raw_inner(self, p: Array, u: Array, v: Array) -> Array:
-        return np.einsum("...ij,...ij->...", _log_derivative(p, u), _log_derivative(p, v))
-
-    def raw_tangent(self, p: Array, coordinates: Array) -> Array:
-        return _exp_derivative(p, symmetric_from_vector(coordinates, self.k))
-
-    def raw_coordinates(self, p: Array, v: Array) -> Array:
-        return vector_from_symmetric(_log_derivative(p, v))
-
-    def raw_move_origin(self, p: Array, x: Array) -> Array:
-        return _matrix_exp(_matrix_log(p) + _matrix_log(x))
-
-    def log_rounding(self, p: Array, reach: float) -> float:
-        # The error of a logarithm is that of the eigenvalues over the smallest of them, the condition number, which grows from p
-        # to q by at most exp(sqrt(2) reach). In coordinates it is multiplied by the condition number of p and the length.
-        return 4.0 * (self.k + 4) * EPSILON * _condition(p) * _growth(reach) * (1.0 + reach)
-
-    def log_rounding_in_ball(self, center: Array, radius: float) -> float:
-        # p is no worse conditioned than a q that far from the centre, and the two are at most twice that far apart
-        return 2.0 * self.log_rounding(center, radius)
-
-    # ------------------------------------------------------------------ chart: the upper triangle of the matrix logarithm
-    # Every rounded list is a positive-definite matrix. If its condition number is too large for floats, the logarithm is
-    # shrunk towards its mean until it is not.
-
-    def exact_chart(self, center: Array, v: list[arb]) -> list[arb]:
-        from geodp.arithmetic.intervals import Undecided, enclosed_matrix, log_of_positive_definite, refuse_indefinite
-
-        try:
-            log = log_of_positive_definite(enclosed_matrix(center)) + _exact_symmetric(v, self.k)
-        except Undecided:
-            refuse_indefinite(center)
-            raise
-        return [log[i, j] for i in range(self.k) for j in range(i, self.k)]
-
-    def from_chart(self, x: Array) -> Array:
-        log = np.zeros((self.k, self.k))
-        log[np.triu_indices(self.k)] = np.clip(x, -1e6, 1e6)
-        values, vectors = np.linalg.eigh(np.triu(log) + np.triu(log, 1).T)
-        middle = float(np.clip(values.mean(), -600.0, 600.0))
-        spread = values - values.mean()
-        while True:
-            with np.errstate(all="ignore"):
-                factor = vectors * np.exp(0.5 * (middle + spread))
-                matrix = self.raw_project(factor @ factor.T)
-            if self.valid(matrix):
-                return matrix
-            spread *= 0.75
 
 
 def _exact_symmetric(v: list[arb], size: int) -> arb_mat:
@@ -424,7 +331,7 @@ def log_of_whitened(inverse: Matrix, p: Matrix, q: Matrix) -> tuple[Array, Matri
     spread = ~near & ~(most_spread(p, inverse) * values[..., 0] >= values[..., -1])
     if spread.any():
         with np.errstate(all="ignore"):
-            factors = _factor(np.broadcast_to(q, vectors.shape)[spread])
+            factors = cholesky_factor(np.broadcast_to(q, vectors.shape)[spread])
             root = np.broadcast_to(inverse, vectors.shape)[spread] @ factors
             finite = np.asarray(np.isfinite(root).all(axis=(-1, -2)))
             left, singular, _ = np.linalg.svd(np.where(finite[:, None, None], root, 0.0))
@@ -463,7 +370,7 @@ def whitening_rounding(k: int, p: float, q: ArrayLike, spread: ArrayLike) -> Arr
         return 4.0 * (k + 4) * EPSILON * np.where(few, whitened, factorised)
 
 
-def _factor(x: Matrix) -> Matrix:
+def cholesky_factor(x: Matrix) -> Matrix:
     """Cholesky factors, column by column for all matrices at once; NaN or infinite if a matrix is not positive definite.
 
     LAPACK would raise for the whole batch because of one matrix, which would then take more time than the others.
@@ -484,54 +391,15 @@ def _factor(x: Matrix) -> Matrix:
 _TINY = 1e-305
 
 
-def _condition(p: Matrix) -> float:
+def condition_number(p: Matrix) -> float:
     """The condition number; infinite if eigenvalues are near the smallest floats, which have few digits."""
     values = np.linalg.eigvalsh(symmetric(p))
     return float(values[-1] / values[0]) if values[0] > _TINY else math.inf
 
 
-def _growth(reach: float) -> float:
+def growth_of_condition(reach: float) -> float:
     """The largest factor by which the condition number of a matrix may change within this distance."""
     return math.exp(min(math.sqrt(2.0) * reach, 300.0))
-
-
-def _matrix_log(p: Array) -> Array:
-    values, vectors = eigh(symmetric(p))
-    return spectral(vectors, np.log(values))
-
-
-def _matrix_exp(s: Array) -> Array:
-    values, vectors = eigh(s)
-    return spectral(vectors, np.exp(values))
-
-
-def _log_derivative(p: Array, v: Array) -> Array:
-    """Derivative of the matrix logarithm at ``p``, along ``v`` (Daleckii and Krein)."""
-    values, vectors = eigh(symmetric(p))
-    quotients = log_difference_quotient(values[..., :, None], values[..., None, :])
-    return conjugate(vectors, quotients * conjugate(transpose(vectors), v))
-
-
-def _exp_derivative(p: Array, s: Array) -> Array:
-    """Derivative of the matrix exponential at ``log p``, along ``s``."""
-    values, vectors = eigh(symmetric(p))
-    quotients = 1.0 / log_difference_quotient(values[..., :, None], values[..., None, :])
-    return conjugate(vectors, quotients * conjugate(transpose(vectors), s))
-
-
-def _log_difference(p: Array, q: Array) -> Array:
-    """``log q - log p``, with small relative error.
-
-    With ``p = U a U'`` and ``q = V b V'`` both ``U'(q - p)V`` and ``U'(log q - log p)V`` are entrywise multiples of
-    ``U'V``; their quotient is the difference quotient of the logarithm. If the two are far apart, subtracting their logarithms
-    is more accurate.
-    """
-    p_values, p_vectors = eigh(symmetric(p))
-    q_values, q_vectors = eigh(symmetric(q))
-    far = spectral(q_vectors, np.log(q_values)) - spectral(p_vectors, np.log(p_values))
-    quotients = log_difference_quotient(q_values[..., None, :], p_values[..., :, None])
-    near = symmetric(p_vectors @ (quotients * (transpose(p_vectors) @ symmetric(q - p) @ q_vectors)) @ transpose(q_vectors))
-    return np.where((frobenius(far) < 0.5)[..., None, None], near, far)
 
 
 def _requirements(x: Matrix) -> Iterator[Requirement]:
@@ -540,7 +408,7 @@ def _requirements(x: Matrix) -> Iterator[Requirement]:
     kind = ("Hermitian", "adjoint") if x.dtype == np.complex128 else ("symmetric", "transpose")
     sentence = f"the matrix must be {kind[0]} but differs from its {kind[1]} by {{:.3g}}"
     yield Requirement(off <= TOLERANCE * size, off, sentence)
-    good = _has_factor(symmetric(x))
+    good = has_factor(symmetric(x))
 
     def smallest() -> Array:
         scale = np.where(size > 0.0, size, 1.0)  # entries of size 1, so that no eigenvalue overflows
@@ -549,10 +417,10 @@ def _requirements(x: Matrix) -> Iterator[Requirement]:
     yield Requirement(good, smallest, "the smallest eigenvalue must be positive but is {:.6g}")
 
 
-def _has_factor(x: Matrix) -> NDArray[np.bool_]:
+def has_factor(x: Matrix) -> NDArray[np.bool_]:
     with np.errstate(all="ignore"):
         if x.shape[-1] <= 3:
             return np.asarray(np.isfinite(cholesky(x)[1]).all(axis=(-1, -2)))
-        factor = _factor(x)
+        factor = cholesky_factor(x)
         pivots = np.diagonal(factor, axis1=-2, axis2=-1).real
         return np.asarray((pivots > 0.0).all(axis=-1) & np.isfinite(factor).all(axis=(-1, -2)))

@@ -70,6 +70,21 @@ def share_points(radius: float = 1.0) -> LengthUnit:
     return LengthUnit("percentage_points", convert, lambda x: f"{short(x)} percentage points in any share")
 
 
+def share_ratio() -> LengthUnit:
+    """The factor by which the ratio of any two parts of a composition may change, if the length is that of centred logarithms.
+
+    ``|a_i - a_j| <= sqrt(2) |a|``.
+    """
+
+    def convert(length: float) -> float:
+        return math.exp(math.sqrt(2.0) * length) if length < 500.0 else math.inf
+
+    def words(x: float) -> str:
+        return f"{short(100.0 * (x - 1.0))}% in any ratio" if x < 2.0 else f"a factor of {x:.3g} in any ratio"
+
+    return LengthUnit("ratio_factor", convert, words)
+
+
 def factor(of: str) -> LengthUnit:
     """The factor ``exp(length/2)`` of standard deviations, if the length bounds logarithms of variances."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, final, get_args
 
-from geodp.inputs import EPSILON, said
+from geodp.inputs import EPSILON, describe
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.noise.families import GREATEST_SCALE, LEAST_SCALE
@@ -37,7 +37,7 @@ _TIE = 0.01
 
 @final
 @dataclass(frozen=True)
-class Hidden:
+class SensitivityBound:
     """A value to hide, described by how far neighbouring data sets can move it: public numbers that include all numerical error.
 
     ``sensitivity`` is a geodesic distance. ``tangent_sensitivity`` is a distance in normal coordinates at the centre of ``ball``,
@@ -61,7 +61,7 @@ class Candidate:
 
     kind: Kind
     family: Family
-    hidden: Hidden
+    bound: SensitivityBound
     privacy: Privacy
     project: bool | None = None
 
@@ -88,7 +88,7 @@ class Candidate:
                 "Gaussian noise has no pure epsilon: give a delta with it, or a rho or a mu, or use law='laplace'",
             )
         if ratio is None:
-            remedy = "ask for rho, or for epsilon" if self.hidden.tangent_sensitivity is None else "use tangent Gaussian noise"
+            remedy = "ask for rho, or for epsilon" if self.bound.tangent_sensitivity is None else "use tangent Gaussian noise"
             raise Unsuitable(f"{self.name} noise is not known to keep {self.privacy.words}: {remedy}")
         return ratio
 
@@ -101,15 +101,15 @@ class Candidate:
             return False
 
     def _tangent_ratio(self) -> float | None:
-        return laplace_ratio(self.privacy, self.hidden.manifold.dim) if self.family == "laplace" else gaussian_shift(self.privacy)
+        return laplace_ratio(self.privacy, self.bound.manifold.dim) if self.family == "laplace" else gaussian_shift(self.privacy)
 
     def _intrinsic_ratio(self) -> float | None:
-        if is_flat_space(self.hidden.manifold):
+        if is_flat_space(self.bound.manifold):
             return self._tangent_ratio()
         if self.family == "laplace":
             # Gaussian privacy follows from a pure epsilon, but the bound is poor
             return None if isinstance(self.privacy, GaussianDP) else pure_epsilon(self.privacy)
-        reason = why_no_gaussian(self.hidden.manifold)
+        reason = why_no_gaussian(self.bound.manifold)
         if reason is not None:
             raise Unsuitable(reason)
         rho = concentrated_rho(self.privacy)
@@ -118,17 +118,17 @@ class Candidate:
     @cached_property
     def scale(self) -> float:
         """The scale of the noise, rounded up."""
-        sensitivity = self.hidden.sensitivity
+        sensitivity = self.bound.sensitivity
         if self.kind == "tangent":
-            if self.hidden.tangent_sensitivity is None:
+            if self.bound.tangent_sensitivity is None:
                 raise Unsuitable(
-                    f"tangent noise on {self.hidden.manifold} needs a public base point and a radius about it that holds the "
+                    f"tangent noise on {self.bound.manifold} needs a public base point and a radius about it that holds the "
                     "value: give base= and radius="
-                    if math.isinf(self.hidden.manifold.injectivity_radius)
-                    else f"there is no tangent noise for a summary on {self.hidden.manifold}, where it cannot be claimed to be "
+                    if math.isinf(self.bound.manifold.injectivity_radius)
+                    else f"there is no tangent noise for a summary on {self.bound.manifold}, where it cannot be claimed to be "
                     "in a ball: give an epsilon or a rho"
                 )
-            sensitivity = self.hidden.tangent_sensitivity
+            sensitivity = self.bound.tangent_sensitivity
         scale = sensitivity / self.ratio * (1.0 + 8.0 * EPSILON)
         # beyond these limits the numbers in a receipt would overflow, and a receipt must never fail after the charge
         if not LEAST_SCALE <= scale <= GREATEST_SCALE:
@@ -141,7 +141,7 @@ class Candidate:
     @cached_property
     def mechanism(self) -> Mechanism:
         """The mechanism, or :class:`Unsuitable`."""
-        ball, manifold = self.hidden.ball, self.hidden.manifold
+        ball, manifold = self.bound.ball, self.bound.manifold
         if self.kind == "tangent":
             cost = tangent_cost(manifold.dim, self.family, self.ratio)
             scale = self.scale
@@ -155,21 +155,21 @@ class Candidate:
         return IntrinsicMechanism(self.scale, self.family, cost, manifold, ball, into_ball)
 
     def _remedy(self) -> str:
-        tangent = "" if self.hidden.tangent_sensitivity is None else ", or mechanism='tangent', which has no such limit"
-        limit = widest_drawable(self.hidden.manifold, self.family)
+        tangent = "" if self.bound.tangent_sensitivity is None else ", or mechanism='tangent', which has no such limit"
+        limit = widest_drawable(self.bound.manifold, self.family)
         if isinstance(self.privacy, PureDP) and self.scale >= limit:
             enough = self.privacy.epsilon * (self.scale / limit)
             return f"An epsilon above {enough:.6g} would be enough, or more records{tangent}"
         return f"More records or more privacy to spend would be enough{tangent}"
 
 
-def candidates(hidden: Hidden, privacy: Privacy, project: bool | None = None) -> list[Candidate]:
+def candidates(bound: SensitivityBound, privacy: Privacy, project: bool | None = None) -> list[Candidate]:
     """The four mechanisms: intrinsic and tangent, Laplace and Gaussian."""
-    return [Candidate(kind, family, hidden, privacy, project) for kind in get_args(Kind) for family in get_args(Family)]
+    return [Candidate(kind, family, bound, privacy, project) for kind in get_args(Kind) for family in get_args(Family)]
 
 
 def choose(
-    hidden: Hidden,
+    bound: SensitivityBound,
     privacy: Privacy,
     mechanism: MechanismName = "auto",
     law: Family | None = None,
@@ -180,34 +180,36 @@ def choose(
     >>> import numpy as np
     >>> from geodp import SPD, Ball
     >>> from geodp.privacy.notions import ApproximateDP
-    >>> hidden = Hidden(SPD(12), 0.01, Ball(SPD(12), np.eye(12), 2.0), 0.01)
-    >>> choose(hidden, PureDP(1.0)).name, choose(hidden, ApproximateDP(1.0, 1e-6)).name
+    >>> bound = SensitivityBound(SPD(12), 0.01, Ball(SPD(12), np.eye(12), 2.0), 0.01)
+    >>> choose(bound, PureDP(1.0)).name, choose(bound, ApproximateDP(1.0, 1e-6)).name
     ('Riemannian Laplace', 'tangent Laplace')
     """
-    _check_names(mechanism, law)
-    return _chosen(hidden, privacy, mechanism, law, project)
+    check_names(mechanism, law)
+    return _chosen(bound, privacy, mechanism, law, project)
 
 
-def _check_names(mechanism: MechanismName, law: Family | None) -> None:
+def check_names(mechanism: MechanismName, law: Family | None) -> None:
     if mechanism not in get_args(MechanismName):
-        raise ValueError(f"the mechanism must be one of {', '.join(get_args(MechanismName))} but is {said(mechanism)}")
+        raise ValueError(f"the mechanism must be one of {', '.join(get_args(MechanismName))} but is {describe(mechanism)}")
     if law is not None and law not in get_args(Family):
-        raise ValueError(f"the law must be one of {', '.join(get_args(Family))} but is {said(law)}")
+        raise ValueError(f"the law must be one of {', '.join(get_args(Family))} but is {describe(law)}")
 
 
 @lru_cache(maxsize=256)
-def _chosen(hidden: Hidden, privacy: Privacy, mechanism: MechanismName, law: Family | None, project: bool | None) -> Mechanism:
-    return least_error(usable(hidden, privacy, mechanism, law, project))
+def _chosen(
+    bound: SensitivityBound, privacy: Privacy, mechanism: MechanismName, law: Family | None, project: bool | None
+) -> Mechanism:
+    return least_error(usable(bound, privacy, mechanism, law, project))
 
 
 def usable(
-    hidden: Hidden, privacy: Privacy, mechanism: MechanismName, law: Family | None, project: bool | None
+    bound: SensitivityBound, privacy: Privacy, mechanism: MechanismName, law: Family | None, project: bool | None
 ) -> list[Mechanism]:
     """The mechanisms of the requested kind and law, at least one; raises if there is none. Quick: no error is computed."""
-    _check_names(mechanism, law)
+    check_names(mechanism, law)
     asked = [
         candidate
-        for candidate in candidates(hidden, privacy, project)
+        for candidate in candidates(bound, privacy, project)
         if mechanism in ("auto", candidate.kind) and law in (None, candidate.family)
     ]
     found = [candidate.mechanism for candidate in asked if candidate.refusal is None]

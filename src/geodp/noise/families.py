@@ -9,20 +9,22 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
 
 from geodp.inputs import Array, real_number
 from geodp.manifolds import Manifold
 from geodp.noise.comparison import Comparison
+from geodp.noise.flat import unit_rule
 from geodp.noise.radial import LogConcave, Piecewise
 from geodp.noise.volume import MeanVolume, mean_volume
 
 #: Computations with the radius stop where the envelope's density has fallen by ``exp(-_TAIL)``.
 _TAIL = 60.0
 
-#: For these scales, squares and radii some hundred times as large neither overflow nor underflow.
-LEAST_SCALE, GREATEST_SCALE = 1e-140, 1e140
+#: From this scale on, squares do not underflow.
+LEAST_SCALE = 1e-140
+#: Up to this scale, squares of radii some hundred times as large do not overflow.
+GREATEST_SCALE = 1e140
 
 #: Beyond a few times this distance, coordinates on negatively curved spaces overflow.
 _FARTHEST = 300.0
@@ -129,10 +131,10 @@ class Law(ABC):
             return mean
         # integrate the tail probability up to ``most``: it is smooth, while the minimum itself has a kink
         edges = np.array(sorted({0.0, *self._profile.edges[self._profile.edges < most].tolist(), most}))
-        nodes, weights = legendre.leggauss(12)
+        nodes, weights = unit_rule(12)
         widths = np.diff(edges)[:, None]
-        beyond = 1.0 - np.asarray(self.radius_cdf(edges[:-1, None] + 0.5 * widths * (nodes + 1.0)))
-        return min(mean, float((0.5 * widths * weights * beyond).sum()))
+        beyond = 1.0 - np.asarray(self.radius_cdf(edges[:-1, None] + widths * nodes))
+        return min(mean, float((widths * weights * beyond).sum()))
 
     # ------------------------------------------------------------------ computed once, when first needed
 

@@ -16,8 +16,6 @@ from geodp.inputs import Array
 
 Family = Literal["laplace", "gaussian"]
 
-_NODES = 64
-
 
 @final
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class FlatNoise:
         ends = [self.length_quantile(q) for q in (1e-18, 1e-6, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.9999)]
         # beyond the last quantile that floats distinguish from 1 the tails fall exponentially
         ends += [ends[-1] + step * (ends[-1] - ends[5]) for step in (0.5, 1.0, 2.0, 4.0, 8.0)]
-        nodes, weights = _rule()
+        nodes, weights = unit_rule(64)
         low, width = np.array(ends[:-1])[:, None], np.diff(ends)[:, None]
         length = low + width * nodes
         density = np.exp(self._log_density(length))
@@ -106,6 +104,7 @@ def log_ratio(near: Array, far: Array, scale: float, family: Family) -> Array:
 
 
 @cache
-def _rule() -> tuple[Array, Array]:
-    nodes, weights = legendre.leggauss(_NODES)
+def unit_rule(order: int) -> tuple[Array, Array]:
+    """Nodes and weights of Gauss-Legendre quadrature on the interval from 0 to 1."""
+    nodes, weights = legendre.leggauss(order)
     return 0.5 * (nodes + 1.0), 0.5 * weights

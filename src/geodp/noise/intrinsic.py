@@ -28,6 +28,7 @@ entropy, at which the Laplace law ceases to exist, that it can be drawn.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, final
@@ -36,12 +37,12 @@ import numpy as np
 
 from geodp.arithmetic.entropy import Entropy
 from geodp.inputs import Array
-from geodp.manifolds import Manifold, Sphere
+from geodp.manifolds import Euclidean, Manifold, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.noise import exact
 from geodp.noise.families import Gaussian, Laplace, Law
 from geodp.noise.flat import Family, FlatNoise, log_ratio
-from geodp.noise.mechanism import Draw, Kind, Mechanism
+from geodp.noise.mechanism import Kind, Mechanism, is_multiple
 from geodp.privacy.cost import ConcentratedCost, Cost, GaussianCost, LaplaceCost, PureCost
 
 
@@ -69,16 +70,20 @@ class IntrinsicMechanism(Mechanism):
     def grid(self) -> float:
         return math.ldexp(1.0, exact.default_grid_exponent(self.space, self.scale))
 
-    def draw_each(self, values: Array, entropy: Entropy | None = None) -> list[Draw]:
-        drawn = [exact.sample(self.space, self.scale, value, family=self.family, entropy=entropy) for value in values]
-        moved = self._moved(np.stack([each.value for each in drawn]))
-        return [Draw(point, each.grid) for point, each in zip(moved, drawn, strict=True)]
+    def draws(self, values: Sequence[Array], entropy: Entropy | None = None) -> list[Array]:
+        return [exact.sample(self.space, self.scale, value, family=self.family, entropy=entropy).value for value in values]
 
-    def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:
-        return self._moved(self.space.raw_representatives(self.law.sample(value, size, rng)))
+    def floats(self, value: Array, size: int, rng: np.random.Generator) -> Array:
+        return self.space.raw_representatives(self.law.sample(value, size, rng))
 
-    def _moved(self, points: Array) -> Array:
-        return self.ball.clip(points) if self.into_ball and self.ball is not None else points
+    def possible(self, drawn: Array) -> bool:
+        """A point of the manifold; in a Euclidean space it must be on the grid."""
+        if drawn.shape != self.space.point_shape or not self.space.valid(drawn):
+            return False
+        return not isinstance(self.space, Euclidean) or is_multiple(drawn, self.grid)
+
+    def finish(self, drawn: Array) -> Array:
+        return self.ball.clip(drawn) if self.into_ball and self.ball is not None else drawn
 
     @cached_property
     def law(self) -> Law:

@@ -16,8 +16,10 @@ from geodp.inputs import Array
 
 Function = Callable[[Array], Array]
 
-#: The range of radii that is searched for a mode. Every law of the library is many orders of magnitude inside.
-_LEAST, _GREATEST = 1e-300, 1e200
+#: The smallest radius that is searched for a mode. Every law of the library is wider by many orders of magnitude.
+_LEAST = 1e-300
+#: The largest radius that is searched. Every law of the library is narrower by many orders of magnitude.
+_GREATEST = 1e200
 
 #: The hat touches the density this far below the mode, on a logarithmic scale, on each side. The knot at 1 alone bounds
 #: the rejection rate for every log-concave density; the others bring it near zero for the usual ones.

@@ -16,10 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import final
+from typing import Any, final
+
+import numpy as np
 
 from geodp.arithmetic.choosing import choose, choose_among_many
 from geodp.arithmetic.entropy import Entropy
+from geodp.inputs import Array
+from geodp.noise.mechanism import Noise
 from geodp.privacy.cost import Cost, SelectionCost, selection_epsilon
 from geodp.privacy.notions import Privacy
 
@@ -60,3 +64,22 @@ class Selection:
         """
         rate = min(Fraction(self.epsilon) / 2, Fraction(_MOST_EXPONENT, max(1, len(scored))))
         return choose_among_many(all_of_them, scored, rate, entropy)
+
+
+@final
+@dataclass(frozen=True)
+class Choice(Noise):
+    """The exponential mechanism as noise: what is drawn is the position of the chosen item. The weights are public."""
+
+    selection: Selection
+    weights: tuple[int, ...]
+
+    @property
+    def cost(self) -> Cost:
+        return self.selection.cost
+
+    def draws(self, values: Sequence[Any], entropy: Entropy | None = None) -> list[Array]:
+        return [np.array([float(self.selection.draw(scores, entropy, self.weights))]) for scores in values]
+
+    def possible(self, drawn: Array) -> bool:
+        return drawn.shape == (1,) and bool(np.isin(drawn[0], np.arange(len(self.weights))))

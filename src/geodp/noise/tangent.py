@@ -28,6 +28,7 @@ of the rounded vector.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, final
@@ -41,7 +42,7 @@ from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import sinhc
 from geodp.noise import exact
 from geodp.noise.flat import Family, FlatNoise
-from geodp.noise.mechanism import Draw, Kind, Mechanism
+from geodp.noise.mechanism import Kind, Mechanism, is_multiple
 from geodp.privacy.cost import Cost, GaussianCost, LaplaceCost
 
 
@@ -81,17 +82,22 @@ class TangentMechanism(Mechanism):
     def grid(self) -> float:
         return math.ldexp(1.0, exact.default_grid_exponent(Euclidean(self.manifold.dim), self.scale))
 
-    def draw_each(self, values: Array, entropy: Entropy | None = None) -> list[Draw]:
+    def draws(self, values: Sequence[Array], entropy: Entropy | None = None) -> list[Array]:
+        """Noisy normal coordinates, not shortened to the ball."""
         flat = Euclidean(self.manifold.dim)
         # the code for logarithms branches by distance from the centre: with a near and a far point in the array, it takes all
         # branches for every value
-        coordinates = self.coordinates(np.concatenate([values, self._reference_points]))[: len(values)]
-        drawn = [exact.sample(flat, self.scale, each, family=self.family, entropy=entropy) for each in coordinates]
-        points = self._points_at(np.stack([each.value for each in drawn]))
-        return [Draw(point, each.grid) for point, each in zip(points, drawn, strict=True)]
+        coordinates = self.coordinates(np.concatenate([np.stack(values), self._reference_points]))[: len(values)]
+        return [exact.sample(flat, self.scale, each, family=self.family, entropy=entropy).value for each in coordinates]
 
-    def simulate(self, value: Array, size: int, rng: np.random.Generator) -> Array:
-        return self._points_at(self.coordinates(value) + self.noise.sample(size, rng))
+    def floats(self, value: Array, size: int, rng: np.random.Generator) -> Array:
+        return self.coordinates(value) + self.noise.sample(size, rng)
+
+    def possible(self, drawn: Array) -> bool:
+        return drawn.shape == (self.manifold.dim,) and is_multiple(drawn, self.grid)
+
+    def finish(self, drawn: Array) -> Array:
+        return self._points_at(np.atleast_2d(drawn)).reshape(*drawn.shape[:-1], *self.manifold.point_shape)
 
     def _points_at(self, coordinates: Array) -> Array:
         """The points with these normal coordinates, one a row. Depends on nothing else."""

@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import final
 
 import numpy as np
-from numpy.polynomial import legendre
 
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
 from geodp.manifolds.functions import log_sinc, log_sinhc
 from geodp.manifolds.roots import Integers, Roots
+from geodp.noise.flat import unit_rule
 from geodp.noise.radial import Function, Piecewise, log_power
 
 #: Numbers held at once by one batch of quadrature nodes.
@@ -157,11 +157,15 @@ def _interpolated(volume: MeanVolume, log_scale: Function, farthest: float, tole
 
 # ---------------------------------------------------------------------------- products
 
-_TURN_NODES, _TURN_WEIGHTS = legendre.leggauss(24)
-_TURN_NODES, _TURN_WEIGHTS = 0.5 * (_TURN_NODES + 1.0), 0.5 * _TURN_WEIGHTS
-#: A cubic with zero slope at both ends of a segment. It makes square-root behaviour there, as at a cut locus, smooth.
-_TURN_WEIGHTS = _TURN_WEIGHTS * 6.0 * _TURN_NODES * (1.0 - _TURN_NODES)
-_TURN_NODES = _TURN_NODES**2 * (3.0 - 2.0 * _TURN_NODES)
+
+@cache
+def _rule_of_turns() -> tuple[Array, Array]:
+    """Nodes and weights on a segment from 0 to 1, through a cubic whose slope is zero at both ends.
+
+    It makes square-root behaviour there, as at a cut locus, smooth.
+    """
+    node, weight = unit_rule(24)
+    return node**2 * (3.0 - 2.0 * node), weight * 6.0 * node * (1.0 - node)
 
 
 def _convolved(first: MeanVolume, second: MeanVolume) -> MeanVolume:
@@ -181,8 +185,9 @@ def _convolved(first: MeanVolume, second: MeanVolume) -> MeanVolume:
             far = [np.arcsin(np.minimum(np.asarray(second.kinks) / column, 1.0))] if second.kinks else []
         cuts = np.sort(np.concatenate([np.broadcast_to(even, (len(radius), len(even))), *near, *far], axis=1), axis=1)
         widths = np.diff(cuts, axis=1)[..., None]
-        turn = (cuts[:, :-1, None] + widths * _TURN_NODES).reshape(len(radius), -1)
-        weights = (widths * _TURN_WEIGHTS).reshape(turn.shape)
+        node, weight = _rule_of_turns()
+        turn = (cuts[:, :-1, None] + widths * node).reshape(len(radius), -1)
+        weights = (widths * weight).reshape(turn.shape)
         cosine, sine = np.cos(turn), np.sin(turn)
         with np.errstate(divide="ignore"):
             log_terms = np.log(weights) + log_power(cosine, first.dim - 1) + log_power(sine, second.dim - 1)
@@ -286,8 +291,7 @@ class _Chamber:
 
     def _nodes(self, squared: Array, order: int) -> tuple[Array, Array]:
         """Points of the chamber with ``b_1 = 1`` and the logarithms of their weights, for each ``(s/limit)^2``."""
-        node, weight = legendre.leggauss(order)
-        node, weight = 0.5 * (node + 1.0), 0.5 * weight
+        node, weight = unit_rule(order)
         tail = np.ones((len(squared), 1))  # T_k
         log_weights = np.zeros((len(squared), 1))
         ratios: list[Array] = []

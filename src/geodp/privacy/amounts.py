@@ -4,39 +4,42 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, Inexact, InvalidOperation
 from numbers import Integral
-from typing import final
+from typing import TypedDict, Unpack, cast, final
 
 from geodp.privacy.notions import ApproximateDP, Privacy, privacy_of
 
 #: A number as callers may write it.
 Number = int | float | str | Decimal
 
-#: Digits an amount may have after the point, and the largest amount.
-PLACES, LARGEST = 30, Decimal(10**9)
+
+class Numbers(TypedDict, total=False):
+    """An amount of privacy as callers write it, in exactly one notion."""
+
+    epsilon: Number | None
+    delta: Number | None
+    rho: Number | None
+    mu: Number | None
+
+
+#: Digits an amount may have after the point.
+PLACES = 30
+#: The largest amount.
+LARGEST = Decimal(10**9)
 # any float to 30 places has fewer digits; if that were ever wrong, Inexact would raise, so nothing is rounded silently
 _EXACT = Context(prec=400, traps=[Inexact, InvalidOperation])
 _ROUNDED = Context(prec=400, traps=[InvalidOperation])
 _STEP = Decimal(1).scaleb(-PLACES)
 
 
-def exact_epsilon(epsilon: Number) -> Decimal:
-    """The decimal number that a ledger charges for ``epsilon``. A float is read as its shortest decimal form.
+def exact_number(value: Number, name: str) -> Decimal:
+    """The decimal number that a ledger charges for a positive number called ``name``. A float is read as its shortest decimal.
 
-    A mechanism that charges a ledger must calibrate its noise to this number, rounding in the safe direction: the
-    float 0.1 is larger than the charge for it.
-
-    >>> exact_epsilon(0.1), exact_epsilon("1e-3"), exact_epsilon(2)
+    >>> exact_number(0.1, "epsilon"), exact_number("1e-3", "rho"), exact_number(2, "mu")
     (Decimal('0.1'), Decimal('0.001'), Decimal('2'))
     """
-    return exact_number(epsilon, "epsilon")
-
-
-def exact_number(value: Number, name: str) -> Decimal:
-    """The decimal number that a ledger charges for a positive number called ``name``, as in :func:`exact_epsilon`."""
     number = _decimal(value, name)
     if name == "delta" and number.is_finite() and not 0 < number < 1:
         ApproximateDP(1.0, float(number))  # raises the error for a delta out of range
@@ -120,11 +123,6 @@ def in_steps(value: Decimal) -> int:
     return int(_EXACT.scaleb(value, PLACES))
 
 
-def power_sum(values: Iterable[Decimal], power: int) -> int:
-    """The exact sum of powers, in steps to that power."""
-    return sum(in_steps(value) ** power for value in values)
-
-
 def root(steps: int, power: int, *, up: bool = False) -> Decimal:
     """The amount whose power (1 or 2) is ``steps``: exact for 1; for 2 rounded down, or with ``up`` rounded up."""
     found = steps if power == 1 else math.isqrt(steps)
@@ -149,8 +147,7 @@ class Amount:
     @property
     def numbers(self) -> dict[str, Decimal]:
         """The given numbers, by name."""
-        named = {"epsilon": self.epsilon, "delta": self.delta, "rho": self.rho, "mu": self.mu}
-        return {name: value for name, value in named.items() if value is not None}
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @property
     def privacy(self) -> Privacy:
@@ -166,9 +163,7 @@ class Amount:
         return " and ".join(f"{name} {float(value):g}" for name, value in self.numbers.items())
 
 
-def amount_of(
-    epsilon: Number | None = None, delta: Number | None = None, rho: Number | None = None, mu: Number | None = None
-) -> Amount:
+def amount_of(**numbers: Unpack[Numbers]) -> Amount:
     """The exact amount of privacy for the given numbers, in exactly one notion.
 
     >>> amount_of(epsilon="0.10", delta=1e-6).numbers
@@ -178,7 +173,7 @@ def amount_of(
         ...
     ValueError: give exactly one of epsilon, epsilon and delta, rho, or mu: given were rho and mu
     """
-    given = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+    given = cast("dict[str, Number | None]", numbers)
     amount = Amount(**{name: exact_number(value, name) for name, value in given.items() if value is not None})
     _ = amount.privacy  # raises unless the numbers are those of one of the four notions
     return amount

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import NamedTuple, final
+from typing import NamedTuple, Unpack, final
 
-from geodp.inputs import said
+from geodp.inputs import describe
 from geodp.privacy.amounts import (
     Amount,
-    Number,
+    Numbers,
     amount_of,
     decimal_above,
     decimal_below,
@@ -36,7 +36,6 @@ from geodp.privacy.amounts import (
     float_above,
     float_below,
     in_steps,
-    power_sum,
     root,
     shown_above,
 )
@@ -96,37 +95,34 @@ class Unit:
 
     def spent(self, charges: Iterable[Amount]) -> Amount:
         """The exact sum; for mu its root, rounded up."""
-        listed = list(charges)
-        return self._of(root(power_sum(_column(listed, name), self.power), self.power, up=True) for name in self.names)
+        return self._of(root(steps, self.power, up=True) for steps in self._sums(charges))
 
     def left(self, total: Amount, charges: Iterable[Amount]) -> Amount:
         """The largest amount that may still be charged: exact; for mu rounded down."""
-        listed = list(charges)
-
-        def left(name: str) -> Decimal:
-            spent = power_sum(_column(listed, name), self.power)
-            return root(max(power_sum(_column([total], name), self.power) - spent, 0), self.power)
-
-        return self._of(map(left, self.names))
+        sums = zip(self._sums([total]), self._sums(charges), strict=True)
+        return self._of(root(max(most - spent, 0), self.power) for most, spent in sums)
 
     def fits(self, price: Amount, total: Amount, charges: Iterable[Amount]) -> bool:
         """Whether one more charge does not exceed the total, in exact arithmetic."""
-        listed = [*charges, price]
-        return all(
-            power_sum(_column(listed, name), self.power) <= power_sum(_column([total], name), self.power) for name in self.names
-        )
+        sums = zip(self._sums([*charges, price]), self._sums([total]), strict=True)
+        return all(spent <= most for spent, most in sums)
 
     def value(self, amount: Amount) -> Decimal | EpsilonDelta:
         """The number, or the pair of numbers, for callers."""
         numbers = [amount.numbers[name] for name in self.names]
         return EpsilonDelta(*numbers) if len(numbers) == 2 else numbers[0]
 
+    def __str__(self) -> str:
+        """As ledgers store it."""
+        return " and ".join(self.names)
+
+    def _sums(self, amounts: Iterable[Amount]) -> list[int]:
+        """For each name the exact sum of powers, in steps to that power."""
+        listed = [amount.numbers for amount in amounts]
+        return [sum(in_steps(numbers[name]) ** self.power for numbers in listed) for name in self.names]
+
     def _of(self, numbers: Iterable[Decimal]) -> Amount:
         return Amount(**dict(zip(self.names, numbers, strict=True)))
-
-
-def _column(amounts: Iterable[Amount], name: str) -> list[Decimal]:
-    return [amount.numbers[name] for amount in amounts]
 
 
 PURE = Unit(
@@ -159,7 +155,7 @@ MU = Unit(
 )
 
 #: Units by the names that ledgers store.
-UNITS = {" and ".join(unit.names): unit for unit in (PURE, PAIR, RHO, MU)}
+UNITS = {str(unit): unit for unit in (PURE, PAIR, RHO, MU)}
 
 
 @final
@@ -168,16 +164,13 @@ class Terms:
     """A total, the unit in which it is spent, and the neighbours it protects.
 
     ``promise`` is the privacy that was asked for. It equals the total, except for epsilon and delta that are kept through rho.
+    Terms are equal if they mean the same budget: a rho that follows from epsilon and delta may differ in its last digits.
     """
 
     promise: Amount
     unit: Unit
-    total: Amount
+    total: Amount = field(compare=False)
     neighbours: str = REPLACE_ONE
-
-    def same(self, other: Terms) -> bool:
-        """Whether two openings mean the same budget. A rho computed from epsilon and delta may differ in its last digits."""
-        return (self.promise, self.unit, self.neighbours) == (other.promise, other.unit, other.neighbours)
 
     @property
     def through_rho(self) -> bool:
@@ -192,19 +185,12 @@ class Terms:
     def __str__(self) -> str:
         """As in "open with a total epsilon of 1"."""
         numbers = " and ".join(f"{name} of {value}" for name, value in self.promise.numbers.items())
-        added = {True: ", added through rho", False: ", added plainly" if self.unit is PAIR else ""}[self.through_rho]
+        added = ", added through rho" if self.through_rho else ", added plainly" if self.unit is PAIR else ""
         about = "" if self.neighbours == REPLACE_ONE else f", neighbours: {self.neighbours}"
         return f"{numbers}{added}{about}"
 
 
-def terms_of(
-    epsilon: Number | None = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    mu: Number | None = None,
-    compose: str | None = None,
-    neighbours: str = REPLACE_ONE,
-) -> Terms:
+def terms_of(compose: str | None = None, neighbours: str = REPLACE_ONE, **numbers: Unpack[Numbers]) -> Terms:
     """The terms of a budget that is given in exactly one notion.
 
     >>> print(terms_of(epsilon=1, delta=1e-6, compose="rho").rule)
@@ -212,10 +198,10 @@ def terms_of(
     >>> terms_of(epsilon=1, delta=1e-6, compose="rho").total.rho
     Decimal('0.0243559703592')
     """
-    promise = amount_of(epsilon, delta, rho, mu)
+    promise = amount_of(**numbers)
     unit = UNITS[" and ".join(promise.numbers)]
     if compose not in (None, "sum", "rho"):
-        raise ValueError(f"compose must be 'sum' or 'rho' but is {said(compose)}")
+        raise ValueError(f"compose must be 'sum' or 'rho' but is {describe(compose)}")
     if compose is not None and unit is not PAIR:
         raise ValueError(f"compose is for budgets in epsilon and delta, and this one is in {unit.names[0]}: leave it out")
     if compose == "rho":
@@ -233,16 +219,7 @@ def _rho_that_implies(promise: Amount) -> Decimal:
     return total
 
 
-def releases_admitted(
-    cost: Cost,
-    privacy: Privacy,
-    *,
-    epsilon: Number | None = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    mu: Number | None = None,
-    compose: str | None = None,
-) -> int:
+def releases_admitted(cost: Cost, privacy: Privacy, *, compose: str | None = None, **numbers: Unpack[Numbers]) -> int:
     """How many releases of one cost, each requested as ``privacy``, a new budget admits; 0 if it admits none.
 
     For a few releases at (1, 1e-6) in 78 dimensions the plain sum admits more, for many at (0.1, 1e-8) the sum through rho:
@@ -254,7 +231,7 @@ def releases_admitted(
     [1, 0]
     [10, 90]
     """
-    terms = terms_of(epsilon, delta, rho, mu, compose)
+    terms = terms_of(compose, **numbers)
     try:
         price = terms.unit.price(amount_of(**privacy.parameters()), cost)
     except NoPrice:

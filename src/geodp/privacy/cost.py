@@ -400,10 +400,6 @@ _KINDS: dict[str, type[Cost]] = {
 }
 
 
-#: The name of the parameter of each kind of cost that has one to choose.
-_PARAMETERS = {"pure": "bound", "selection": "bound", "laplace": "ratio", "gaussian": "shift", "concentrated": "bound"}
-
-
 def cost_from_dict(stored: dict[str, Any]) -> Cost:
     """The cost that :meth:`Cost.to_dict` describes.
 
@@ -446,7 +442,7 @@ def laplace_ratio(privacy: Privacy, dim: int) -> float | None:
     >>> [round(laplace_ratio(ApproximateDP(1.0, 1e-6), dim), 3) for dim in (2, 21, 78)]
     [1.0, 1.314, 2.205]
     """
-    return None if isinstance(privacy, GaussianDP) else _affordable(LaplaceCost.kind, privacy, dim)
+    return None if isinstance(privacy, GaussianDP) else _affordable(LaplaceCost, privacy, dim)
 
 
 def gaussian_shift(privacy: Privacy) -> float | None:
@@ -455,7 +451,7 @@ def gaussian_shift(privacy: Privacy) -> float | None:
     >>> round(gaussian_shift(ApproximateDP(1.0, 1e-6)), 4), round(gaussian_shift(ZeroConcentratedDP(0.5)), 4)
     (0.2367, 1.0)
     """
-    return None if isinstance(privacy, PureDP) else _affordable(GaussianCost.kind, privacy)
+    return None if isinstance(privacy, PureDP) else _affordable(GaussianCost, privacy)
 
 
 def pure_epsilon(privacy: Privacy) -> float:
@@ -464,7 +460,7 @@ def pure_epsilon(privacy: Privacy) -> float:
     >>> pure_epsilon(PureDP(1.0)), round(pure_epsilon(ZeroConcentratedDP(0.5)), 4)
     (1.0, 1.0436)
     """
-    return _affordable(PureCost.kind, privacy)
+    return _affordable(PureCost, privacy)
 
 
 def selection_epsilon(privacy: Privacy) -> float:
@@ -473,7 +469,7 @@ def selection_epsilon(privacy: Privacy) -> float:
     >>> round(selection_epsilon(ZeroConcentratedDP(0.02)), 9)
     0.4
     """
-    return _affordable(SelectionCost.kind, privacy)
+    return _affordable(SelectionCost, privacy)
 
 
 def concentrated_rho(privacy: Privacy) -> float | None:
@@ -482,15 +478,15 @@ def concentrated_rho(privacy: Privacy) -> float | None:
     >>> round(concentrated_rho(ApproximateDP(1.0, 1e-6)), 5)
     0.02436
     """
-    return _affordable(ConcentratedCost.kind, privacy) if isinstance(privacy, ApproximateDP | ZeroConcentratedDP) else None
+    return _affordable(ConcentratedCost, privacy) if isinstance(privacy, ApproximateDP | ZeroConcentratedDP) else None
 
 
 @lru_cache(maxsize=1024)
-def _affordable(kind: str, privacy: Privacy, dim: int | None = None) -> float:
+def _affordable(kind: Callable[..., Cost], privacy: Privacy, *dim: int) -> float:
     """The largest parameter of a kind of cost that meets the privacy, found by search and checked by enclosures."""
 
     def cost(parameter: float) -> Cost:
-        return cost_from_dict({"kind": kind, _PARAMETERS[kind]: parameter} | ({} if dim is None else {"dim": dim}))
+        return kind(parameter, *dim)
 
     def excess(parameter: float) -> float:
         """The logarithm of the spent amount over the allowed amount, cut off far below zero."""
@@ -503,26 +499,25 @@ def _affordable(kind: str, privacy: Privacy, dim: int | None = None) -> float:
                 return math.log(max(cost(parameter).rho, 1e-320) / privacy.rho)
         return math.log(cost(parameter).mu / privacy.size)
 
-    return _largest(lambda parameter: cost(parameter).meets(privacy), excess, _guess(kind, privacy, dim))
+    return _largest(lambda parameter: cost(parameter).meets(privacy), excess, _guess(kind, privacy, *dim))
 
 
-def _guess(kind: str, privacy: Privacy, dim: int | None) -> float:
+def _guess(kind: Callable[..., Cost], privacy: Privacy, dim: int = 1) -> float:
     """A starting value. In many dimensions Laplace noise is nearly Gaussian with variance ``ratio^2 / dim``."""
     match privacy:
         case PureDP():
             return privacy.epsilon
-        case ApproximateDP() if kind == LaplaceCost.kind and dim is not None:
-            flat = _affordable(GaussianCost.kind, privacy) * math.sqrt(dim)
+        case ApproximateDP() if kind is LaplaceCost:
+            flat = _affordable(GaussianCost, privacy) * math.sqrt(dim)
             return max(flat, privacy.epsilon * (1.0 + 1e-9))
         case ApproximateDP():
             # delta falls like exp(-(epsilon/mu)^2 / 2)
             mu = min(privacy.epsilon / math.sqrt(2.0 * math.log(2.0 / privacy.delta) + privacy.epsilon), 1e150)
-            return {GaussianCost.kind: mu, ConcentratedCost.kind: 0.5 * mu**2}.get(kind, privacy.epsilon)
+            guesses: dict[Callable[..., Cost], float] = {GaussianCost: mu, ConcentratedCost: 0.5 * mu**2}
+            return guesses.get(kind, privacy.epsilon)
         case ZeroConcentratedDP():
-            scale = 2.0 * privacy.rho * (dim or 1)
-            return {ConcentratedCost.kind: privacy.rho, SelectionCost.kind: math.sqrt(8.0 * privacy.rho)}.get(
-                kind, math.sqrt(scale)
-            )
+            guesses = {ConcentratedCost: privacy.rho, SelectionCost: math.sqrt(8.0 * privacy.rho)}
+            return guesses.get(kind, math.sqrt(2.0 * privacy.rho * dim))
     return privacy.size
 
 

@@ -55,8 +55,10 @@ from geodp.arithmetic.intervals import working_precision
 
 #: Bits of the enclosures.
 _BITS = 160
-#: Integrals are enclosed to this relative width, or that part of the smallest delta of interest.
-_WIDTH, _LEAST = arb("1e-13"), arb("1e-40")
+#: Integrals are enclosed to this relative width, or to that part of the smallest delta of interest.
+_WIDTH = arb("1e-13")
+#: The smallest delta of interest.
+_LEAST = arb("1e-40")
 #: Bits that a function may lose.
 _LOST = 32
 

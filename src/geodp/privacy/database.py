@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import sqlite3
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -15,35 +19,94 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
-    ColumnElement,
     Connection,
+    Dialect,
     Engine,
     ForeignKey,
-    FromClause,
     Index,
     Integer,
     MetaData,
     NullPool,
-    Select,
     Table,
     Text,
-    column,
+    TypeDecorator,
     create_engine,
     func,
-    insert,
-    literal,
     make_url,
-    null,
     select,
-    table,
-    update,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from geodp.privacy.neighbours import REPLACE_ONE
+from geodp.privacy.amounts import exact_number
+from geodp.privacy.cost import Cost, cost_from_dict
+from geodp.privacy.notions import Privacy, privacy_of
 
-#: The version of the tables below. Every version has ``geodp_schema.version``, so that older libraries can refuse newer ledgers.
-SCHEMA_VERSION = 2
+#: The version of the tables below, which is stored with them so that a library refuses tables that it does not know.
+SCHEMA_VERSION = 1
+
+#: The lock that serialises the creation of tables and data sets on PostgreSQL: any fixed number, here the letters "geodp".
+_OPENING = int.from_bytes(b"geodp")
+
+
+class Damaged(Exception):
+    """The tables hold what this library never writes. It must not increase a budget."""
+
+
+@final
+class _AsText(TypeDecorator[Any]):
+    """A value that is stored as text."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, write: Callable[[Any], str], read: Callable[[str], Any]) -> None:
+        super().__init__()
+        self.write, self.read = write, read
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else self.write(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        try:
+            return None if value is None else self.read(value)
+        except (ValueError, TypeError, LookupError):
+            raise Damaged from None
+
+
+def _amounts() -> list[Column[Any]]:
+    """Exact decimals. A charge has the numbers of its budget's unit; a delta of zero is one of them."""
+    read = {name: partial(exact_number, name=name) for name in ("epsilon", "rho", "mu")}
+    return [Column(name, _AsText(str, read.get(name, _delta))) for name in ("epsilon", "delta", "rho", "mu")]
+
+
+def _delta(stored: str) -> Decimal:
+    return Decimal(0) if stored == "0" else exact_number(stored, "delta")
+
+
+def _privacy(stored: str) -> Privacy:
+    return privacy_of(**json.loads(stored))
+
+
+def _privacy_text(privacy: Privacy) -> str:
+    return json.dumps(privacy.parameters())
+
+
+def _cost(stored: str) -> Cost:
+    return cost_from_dict(json.loads(stored))
+
+
+def cost_text(cost: Cost) -> str:
+    """The stored text of a cost, after checking that it can be read back."""
+    try:
+        stored = json.dumps(cost.to_dict(), allow_nan=False)
+        if _cost(stored) == cost:
+            return stored
+    except (TypeError, ValueError, KeyError):
+        pass
+    raise TypeError(
+        f"a cost of type {type(cost).__name__} cannot be stored: use one that geodp.privacy.cost.cost_from_dict reads"
+    )
+
 
 TABLES = MetaData()
 SCHEMA = Table(
@@ -52,35 +115,27 @@ SCHEMA = Table(
     Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
     Column("version", Integer, nullable=False),
 )
-# Amounts are decimals as text. A charge has the numbers of its budget's unit. A budget has its total, and also epsilon
-# and delta if its total is the rho that implies the two.
+# A budget has its total in its unit, and also epsilon and delta if its total is the rho that implies the two.
 DATASETS = Table(
     "geodp_dataset",
     TABLES,
     Column("name", Text, primary_key=True),
     Column("unit", Text, nullable=False),
-    Column("epsilon", Text),
-    Column("delta", Text),
-    Column("rho", Text),
-    Column("mu", Text),
+    *_amounts(),
     Column("neighbours", Text, nullable=False),
-    Column("at", Text, nullable=False),
+    Column("at", _AsText(date.isoformat, date.fromisoformat), nullable=False),
 )
 CHARGES = Table(
     "geodp_charge",
     TABLES,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("dataset", Text, ForeignKey("geodp_dataset.name"), nullable=False),
-    Column("epsilon", Text),
-    Column("delta", Text),
-    Column("rho", Text),
-    Column("mu", Text),
-    # what was asked for, and what the release costs, as JSON; null in charges of schema 1, where both are the epsilon
-    Column("asked", Text),
-    Column("cost", Text),
-    Column("neighbours", Text, nullable=False),
-    Column("at", Text, nullable=False),
     Column("what", Text, nullable=False),
+    Column("at", _AsText(date.isoformat, date.fromisoformat), nullable=False),
+    *_amounts(),
+    Column("privacy", _AsText(_privacy_text, _privacy), nullable=False),
+    Column("cost", _AsText(cost_text, _cost), nullable=False),
+    Column("neighbours", Text, nullable=False),
     Column("receipt", Text),
     # of the receipt's UTF-8 bytes, in hexadecimal digits; null where there is no receipt
     Column("receipt_sha256", Text),
@@ -89,41 +144,8 @@ CHARGES = Table(
     sqlite_autoincrement=True,
 )
 
-
-@final
-@dataclass(frozen=True)
-class Layout:
-    """The two tables as this version reads them."""
-
-    datasets: FromClause
-    charges: FromClause
-
-
-CURRENT = Layout(DATASETS, CHARGES)
-
-# schema 1 knew only pure epsilon
-_COLUMNS_1 = {"geodp_dataset": "name epsilon at", "geodp_charge": "id dataset epsilon at what receipt"}
-_ADDED = {"unit": "epsilon", "neighbours": REPLACE_ONE}
-
-
-def _read_schema_1(now: Table, name: str) -> Select[Any]:
-    """A table of schema 1, called ``name``, with the current columns."""
-    old = table(name, *map(column, _COLUMNS_1[now.name].split()))
-
-    def read(name: str) -> ColumnElement[Any]:
-        return old.c[name] if name in old.c else literal(_ADDED[name]) if name in _ADDED else null()
-
-    return select(*(read(name).label(name) for name in now.c.keys()))  # noqa: SIM118 - not a dictionary
-
-
-#: A ledger of schema 1 can be read as it is. The first charge, or the first opening of a data set, upgrades it.
-SCHEMA_1 = Layout(*(_read_schema_1(now, now.name).subquery(f"{now.name}_1") for now in (DATASETS, CHARGES)))
-
 #: Parameters of a PostgreSQL connection that are secrets themselves (the path of a key or password file is not).
 _SECRETS = {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
-
-#: The lock that serialises the creation of tables and data sets on PostgreSQL: any fixed number, here the letters "geodp".
-_OPENING = int.from_bytes(b"geodp")
 
 
 class LedgerError(ValueError):
@@ -204,18 +226,6 @@ class Database(ABC):
         """Prevents other processes from creating tables or data sets until the transaction ends."""
 
     @abstractmethod
-    def migrate(self, connection: Connection) -> None:
-        """Upgrades the tables of schema 1, in the transaction that holds the lock on openings."""
-
-    @final
-    def hash_receipts(self, connection: Connection) -> None:
-        """Stores the hash of every receipt, the last step of a migration."""
-        # one at a time: receipts may be long
-        for number in connection.scalars(select(CHARGES.c.id).where(CHARGES.c.receipt.is_not(None))).all():
-            receipt = connection.execute(select(CHARGES.c.receipt).where(CHARGES.c.id == number)).scalar_one()
-            connection.execute(update(CHARGES).where(CHARGES.c.id == number).values(receipt_sha256=sha256_of(receipt)))
-
-    @abstractmethod
     def explain(self, error: DBAPIError) -> LedgerError: ...
 
     def locked(self, timeout: float) -> LedgerError:
@@ -275,20 +285,6 @@ class SQLite(Database):
 
     def lock_opening(self, connection: Connection) -> None:
         """BEGIN IMMEDIATE has locked the whole file."""
-
-    def migrate(self, connection: Connection) -> None:
-        # SQLite cannot drop NOT NULL from a column, so both tables are created again. The counter of charges is kept, because it
-        # may be beyond the last remaining charge.
-        run = connection.exec_driver_sql
-        counter = run("SELECT seq FROM sqlite_sequence WHERE name = 'geodp_charge'").scalar()
-        for old in (CHARGES, DATASETS):
-            run(f"CREATE TEMP TABLE {old.name}_1 AS SELECT * FROM {old.name}")
-            run(f"DROP TABLE {old.name}")
-        TABLES.create_all(connection, [DATASETS, CHARGES], checkfirst=False)
-        for now in (DATASETS, CHARGES):
-            connection.execute(insert(now).from_select(now.c.keys(), _read_schema_1(now, f"{now.name}_1")))
-        run("DELETE FROM sqlite_sequence WHERE name = 'geodp_charge'")
-        run("INSERT INTO sqlite_sequence (name, seq) VALUES ('geodp_charge', ?)", (counter or 0,))
 
     def explain(self, error: DBAPIError) -> LedgerError:
         # low byte: primary code; the rest: extended code
@@ -355,24 +351,6 @@ class PostgreSQL(Database):
 
     def lock_opening(self, connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(_OPENING)))
-
-    def migrate(self, connection: Connection) -> None:
-        run = connection.exec_driver_sql
-        owned = "SELECT bool_and(pg_has_role(relowner, 'USAGE')) FROM pg_class WHERE oid IN "
-        if not run(f"{owned} ('geodp_schema'::regclass, 'geodp_dataset'::regclass, 'geodp_charge'::regclass)").scalar():
-            raise LedgerError(
-                f"the ledger {self.name} is of an older geodp, and only the owner of its tables can bring it up to date: "
-                "let them open a data set once"
-            )
-        # Readers and writers hold a lock on this table from the moment they look at the version. So once this lock is granted,
-        # no process, not even one of an older program, still relies on the old version; new ones wait and see the new version.
-        run("LOCK TABLE geodp_schema IN ACCESS EXCLUSIVE MODE")
-        numbers = "ALTER epsilon DROP NOT NULL, ADD delta TEXT, ADD rho TEXT, ADD mu TEXT"
-        added = f"ADD neighbours TEXT NOT NULL DEFAULT '{REPLACE_ONE}'"
-        run(f"ALTER TABLE geodp_dataset {numbers}, {added}, ADD unit TEXT NOT NULL DEFAULT 'epsilon'")
-        run("ALTER TABLE geodp_dataset ALTER neighbours DROP DEFAULT, ALTER unit DROP DEFAULT")
-        run(f"ALTER TABLE geodp_charge {numbers}, {added}, ADD asked TEXT, ADD cost TEXT, ADD receipt_sha256 TEXT")
-        run("ALTER TABLE geodp_charge ALTER neighbours DROP DEFAULT")
 
     def explain(self, error: DBAPIError) -> LedgerError:
         match getattr(error.orig, "sqlstate", None):

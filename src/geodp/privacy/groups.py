@@ -72,10 +72,10 @@ def group_parameters(epsilon: float, delta: float, size: int) -> tuple[float, fl
     """
     if size == 1:
         return epsilon, delta
-    whole = _product(epsilon, size)
-    if whole > 700.0:
-        return whole, math.inf
-    return whole, math.nextafter(delta * math.expm1(whole) / math.expm1(epsilon) * (1.0 + 1e-14), math.inf)
+    total = _product(epsilon, size)
+    if total > 700.0:
+        return total, math.inf
+    return total, math.nextafter(delta * math.expm1(total) / math.expm1(epsilon) * (1.0 + 1e-14), math.inf)
 
 
 def _product(*factors: float) -> float:

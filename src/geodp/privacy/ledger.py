@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from numbers import Integral
 from typing import Any, final
 
-from sqlalchemy import URL, Connection, Row, insert, inspect, select, update
+from sqlalchemy import URL, Connection, Row, Select, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError
 
 from geodp.inputs import real_number
-from geodp.privacy.amounts import Amount, Number, amount_of, exact_epsilon, exact_number, shown, shown_above
+from geodp.privacy.amounts import Amount, Number, amount_of, shown, shown_above
 from geodp.privacy.budgets import COLUMNS, PAIR, PURE, UNITS, Budget, EpsilonDelta, NoPrice, Terms, cost_claimed, terms_of
-from geodp.privacy.cost import Cost, PureCost, compose, cost_from_dict
+from geodp.privacy.cost import Cost, compose, cost_from_dict
 from geodp.privacy.database import (
     CHARGES,
-    CURRENT,
     DATASETS,
     SCHEMA,
-    SCHEMA_1,
     SCHEMA_VERSION,
     TABLES,
-    Layout,
+    Damaged,
     LedgerError,
     LedgerLocked,
+    cost_text,
     database_of,
     sha256_of,
 )
-from geodp.privacy.neighbours import REPLACE_ONE, covers
+from geodp.privacy.neighbours import KNOWN, REPLACE_ONE, Neighbours, Unit, sentence, why_not
 from geodp.privacy.notions import Privacy
 from geodp.showing import Pictured, as_html, table_html
 
@@ -46,7 +45,6 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "LedgerLocked",
-    "exact_epsilon",
 ]
 
 
@@ -80,8 +78,7 @@ class Charge:
     ``receipt_sha256`` is the SHA-256 of its UTF-8 bytes, in hexadecimal digits. If you note it elsewhere, you can check later
     that the receipt has not changed.
 
-    No time of day is stored, because the duration of a release may depend on the data. Entries of older versions keep theirs in
-    the database but show only the day.
+    No time of day is stored, because the duration of a release may depend on the data.
     """
 
     id: int
@@ -126,9 +123,6 @@ class Ledger(Pictured):
     model cannot write to the budget. When it is loaded, PostgreSQL looks for the password in ``PGPASSWORD``, ``PGPASSFILE`` or
     ``~/.pgpass``; or open the ledger again with its URL. Programs that send ledgers to other processes must set one of these.
     Copies within a process (``copy.deepcopy``, :func:`sklearn.base.clone`) are the ledger itself and need nothing.
-
-    A ledger written by an older version can be read as it is. The first method that writes upgrades its tables, in one
-    transaction that keeps every entry; from then on older versions refuse it and say why.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -194,27 +188,28 @@ class Ledger(Pictured):
         rho: Number | None = None,
         mu: Number | None = None,
         compose: str | None = None,
-        neighbours: str = REPLACE_ONE,
+        neighbours: Neighbours | str = "replace",
+        unit: Unit | None = None,
     ) -> None:
         """Opens a data set with its total budget, in exactly one notion. Opening it again with the same terms changes nothing.
 
         ``compose`` is for epsilon and delta: ``"sum"``, the default, adds both separately; ``"rho"`` adds rhos, up to the
         largest rho that implies the two. :func:`geodp.privacy.budgets.releases_admitted` says which admits more releases.
+
+        ``neighbours`` ("replace" or "add-remove") and ``unit`` ("record" or "person") say whom the budget protects. It accepts
+        releases that imply this (:mod:`geodp.privacy.neighbours`). Labels of groups that a release calls public are public in
+        its budget, too: it then protects records that keep their groups, and :meth:`budget` says so.
         """
         name = _line(dataset, "the name of a data set")
-        terms = terms_of(epsilon, delta, rho, mu, compose, _line(neighbours, "the kind of neighbours"))
+        terms = terms_of(compose, _neighbours(neighbours, unit), epsilon=epsilon, delta=delta, rho=rho, mu=mu)
         with self._writing(create=True) as connection:
             row = connection.execute(select(DATASETS).where(DATASETS.c.name == name)).one_or_none()
             if row is None:
-                unit = " and ".join(terms.unit.names)
-                entry = {"name": name, "unit": unit, "neighbours": terms.neighbours, "at": _today()}
-                connection.execute(insert(DATASETS).values(entry | _texts(terms.promise) | _texts(terms.total)))
-            elif not (granted := self._terms(row)).same(terms):
-                alike = granted.unit is terms.unit is not PAIR and granted.neighbours == terms.neighbours
-                plain = alike and not granted.through_rho and not terms.through_rho
-                other = next(iter(terms.promise.numbers.values())) if plain else f"a total {terms}"
+                entry = {"name": name, "unit": str(terms.unit), "neighbours": terms.neighbours, "at": _today()}
+                connection.execute(insert(DATASETS).values(entry | terms.promise.numbers | terms.total.numbers))
+            elif (granted := _terms(row)) != terms:
                 raise LedgerError(
-                    f"the data set {name!r} is open with a total {granted}, not {other}: a total cannot be changed, leave it as "
+                    f"the data set {name!r} is open with a total {granted}, not {terms}: a total cannot be changed, leave it as "
                     "it is"
                 )
 
@@ -228,7 +223,8 @@ class Ledger(Pictured):
         mu: Number | None = None,
         cost: Cost | None = None,
         privacy: Privacy | None = None,
-        neighbours: str = REPLACE_ONE,
+        neighbours: Neighbours | str = "replace",
+        unit: Unit | None = None,
         what: str,
     ) -> Charge:
         """Spends some of the data set's budget on ``what``, before any noise is drawn. Refuses if not enough is left.
@@ -236,31 +232,20 @@ class Ledger(Pictured):
         Give the requested privacy in one notion, as numbers or as ``privacy``. If the ``cost`` of the release is known, give it
         too: if the budget is in another unit than the request, the charge is the cost in that unit, rounded up. Without it, only
         the requested privacy is assumed of the mechanism. In the budget's own unit the charge is exactly the requested number.
+        ``neighbours`` and ``unit`` say for which neighbours this holds, as in :meth:`open`, or in your own words.
 
         When this returns, the charge is on disk. When it raises, no noise may be drawn.
         """
         name, purpose = _line(dataset, "the name of a data set"), _line(what, "what is charged")
         asked, cost = _request({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}, privacy, cost)
-        about = _line(neighbours, "the kind of neighbours")
+        about = _neighbours(neighbours, unit)
         with self._writing() as connection:
-            price = self._price(connection, CURRENT, name, asked, cost, about, lock=True)
-            kept = {"asked": json.dumps(_texts(asked)), "cost": _cost_text(cost)}
-            entry = {"dataset": name, "neighbours": about, "at": _today(), "what": purpose, **kept, **_texts(price)}
+            price = self._price(connection, name, asked, cost, about, lock=True)
+            kept = {"privacy": asked.privacy, "cost": cost, "neighbours": about}
+            entry: dict[str, Any] = {"dataset": name, "what": purpose, "at": _today(), **kept, **price.numbers}
             key = connection.execute(insert(CHARGES).values(entry)).inserted_primary_key
             assert key is not None
-        return Charge(
-            id=key[0],
-            dataset=name,
-            what=purpose,
-            at=date.fromisoformat(entry["at"]),
-            epsilon=price.epsilon,
-            delta=price.delta,
-            rho=price.rho,
-            mu=price.mu,
-            privacy=asked.privacy,
-            cost=cost,
-            neighbours=about,
-        )
+        return Charge(id=key[0], **entry)
 
     def attach(self, charge_id: int, receipt_json: str) -> None:
         """Stores the receipt of a release with its charge. An attached receipt is never replaced.
@@ -272,7 +257,7 @@ class Ledger(Pictured):
             raise TypeError(f"the number of a charge must be an int but is of type {type(charge_id).__name__}")
         receipt, number = _json(receipt_json), int(charge_id)
         with self._writing() as connection:
-            entry = self._entry(connection, CURRENT, number)
+            entry = self._entry(connection, number)
             if entry is None:
                 raise LedgerError(f"the ledger {self._database.name} has no charge with that number: see its history")
             if entry.receipt is not None:
@@ -297,8 +282,8 @@ class Ledger(Pictured):
         dataset, number = (stored.get("dataset"), stored.get("charge")) if isinstance(stored, dict) else (None, None)
         if not isinstance(dataset, str) or isinstance(number, bool) or not isinstance(number, int):
             return "this text names no charge of a ledger"
-        with self._reading() as (connection, layout):
-            entry = self._entry(connection, layout, number)
+        with self._reading() as connection:
+            entry = self._entry(connection, number)
         if entry is None or entry.dataset != dataset:
             return f"the ledger {self._database.name} has no charge of the number and the data set that this receipt names"
         if entry.receipt is None:
@@ -318,7 +303,8 @@ class Ledger(Pictured):
         mu: Number | None = None,
         cost: Cost | None = None,
         privacy: Privacy | None = None,
-        neighbours: str = REPLACE_ONE,
+        neighbours: Neighbours | str = "replace",
+        unit: Unit | None = None,
     ) -> None:
         """Raises what :meth:`charge` would raise if it were called now. Nothing is charged or reserved.
 
@@ -326,226 +312,150 @@ class Ledger(Pictured):
         """
         name = _line(dataset, "the name of a data set")
         asked, cost = _request({"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}, privacy, cost)
-        about = _line(neighbours, "the kind of neighbours")
-        with self._reading() as (connection, layout):
-            self._price(connection, layout, name, asked, cost, about)
+        with self._reading() as connection:
+            self._price(connection, name, asked, cost, _neighbours(neighbours, unit))
 
     def budget(self, dataset: str) -> Budget:
         """The data set's budget: its total, what is spent and left, and what all charges together reveal."""
         name = _line(dataset, "the name of a data set")
-        with self._reading() as (connection, layout):
-            terms = self._find(connection, layout, name)
-            charges = [self._charge(row, terms) for row in _rows(connection, layout, name)]
-        amounts = [Amount(charge.epsilon, charge.delta, charge.rho, charge.mu) for charge in charges]
+        with self._reading() as connection:
+            terms = self._find(connection, name)
+            rows = connection.execute(_charges(name, "cost", "neighbours", *terms.unit.names)).all()
+            amounts = [_amount(row, terms.unit.names) for row in rows]
         unit = terms.unit
         return Budget(
             dataset=name,
-            unit=" and ".join(unit.names),
+            unit=str(unit),
             total=unit.value(terms.total),
             spent=unit.value(unit.spent(amounts)),
             left=unit.value(unit.left(terms.total, amounts)),
             promise=terms.promise.privacy,
             rule=terms.rule,
-            neighbours=terms.neighbours,
-            cost=compose(charge.cost for charge in charges),
+            neighbours=_protected(terms.neighbours, [row.neighbours for row in rows]),
+            cost=compose(row.cost for row in rows),
         )
 
     def total(self, dataset: str) -> Decimal | EpsilonDelta:
         """The data set's total in its budget's unit: a Decimal, or two of them for epsilon and delta."""
-        terms, _ = self._account(dataset)
-        return terms.unit.value(terms.total)
+        return self.budget(dataset).total
 
     def spent(self, dataset: str) -> Decimal | EpsilonDelta:
         """The exact sum of the data set's charges in its budget's unit; for mu, the root of the sum of squares, rounded up."""
-        terms, charges = self._account(dataset)
-        return terms.unit.value(terms.unit.spent(charges))
+        return self.budget(dataset).spent
 
     def remaining(self, dataset: str) -> Decimal | EpsilonDelta:
         """The most that can still be charged, in its budget's unit: exact, and for mu rounded down to 30 digits."""
-        terms, charges = self._account(dataset)
-        return terms.unit.value(terms.unit.left(terms.total, charges))
+        return self.budget(dataset).left
 
     def datasets(self) -> list[str]:
         """The names of the data sets, in alphabetical order."""
-        with self._reading() as (connection, layout):
-            return _names(connection, layout)
+        with self._reading() as connection:
+            return _names(connection)
 
     def history(self, dataset: str) -> list[Charge]:
         """The data set's charges, oldest first."""
         name = _line(dataset, "the name of a data set")
-        with self._reading() as (connection, layout):
-            terms = self._find(connection, layout, name)
-            return [self._charge(row, terms) for row in _rows(connection, layout, name)]
+        with self._reading() as connection:
+            terms = self._find(connection, name)
+            return [self._charge(row, terms) for row in connection.execute(_charges(name))]
 
     # ------------------------------------------------------------------ rows
 
-    def _account(self, dataset: str) -> tuple[Terms, list[Amount]]:
-        name = _line(dataset, "the name of a data set")
-        with self._reading() as (connection, layout):
-            terms = self._find(connection, layout, name)
-            return terms, self._amounts(connection, layout, name, terms)
-
     def _price(
-        self, connection: Connection, layout: Layout, name: str, asked: Amount, cost: Cost, neighbours: str, *, lock: bool = False
+        self, connection: Connection, name: str, asked: Amount, cost: Cost, neighbours: str, *, lock: bool = False
     ) -> Amount:
         """The charge in the budget's unit; raises if less than that is left."""
-        terms = self._find(connection, layout, name, lock=lock)
-        if not covers(neighbours, terms.neighbours):
-            whose = "say whose each record is with unit= (or --unit), or " if terms.neighbours.endswith("person") else ""
+        terms = self._find(connection, name, lock=lock)
+        if reason := why_not(neighbours, terms.neighbours):
             raise LedgerError(
                 f"the budget of {name!r} has the neighbours {terms.neighbours!r}, and this charge {neighbours!r}, which does not "
-                f"imply them: {whose}charge a budget opened for the same neighbours"
+                f"imply them, because {reason}"
             )
         try:
             price = terms.unit.price(asked, cost)
         except NoPrice as error:
-            kind = " and ".join(terms.unit.names) if terms.unit is not PURE else PURE.words
+            kind = PURE.words if terms.unit is PURE else terms.unit
             raise LedgerError(f"the budget of {name!r} is in {kind}, and {error}") from None
         if not any(price.numbers.values()):
             raise LedgerError(f"a charge on {name!r} must spend something: its cost is zero")
-        charges = self._amounts(connection, layout, name, terms)
+        rows = connection.execute(_charges(name, *terms.unit.names))
+        charges = [_amount(row, terms.unit.names) for row in rows]
         if not terms.unit.fits(price, terms.total, charges):
             raise BudgetExhausted(_exhausted(name, terms, terms.unit.left(terms.total, charges), price, asked))
         return price
 
-    def _find(self, connection: Connection, layout: Layout, name: str, *, lock: bool = False) -> Terms:
-        query = select(layout.datasets).where(layout.datasets.c.name == name)
+    def _find(self, connection: Connection, name: str, *, lock: bool = False) -> Terms:
+        query = select(DATASETS).where(DATASETS.c.name == name)
         # the lock on the row makes others who charge this data set wait (SQLite locks the whole file)
         row = connection.execute(query.with_for_update() if lock else query).one_or_none()
         if row is None:
-            known = ", ".join(map(repr, _names(connection, layout)[:10])) or "none"
+            known = ", ".join(map(repr, _names(connection)[:10])) or "none"
             raise LedgerError(
                 f"the ledger {self._database.name} has no data set {name!r} (it has {known}): open it with its total budget"
             )
-        return self._terms(row)
+        return _terms(row)
 
-    def _terms(self, row: Row[Any]) -> Terms:
-        unit = UNITS.get(row.unit)
-        if unit is None:
-            raise self._database.damaged()
-        total = self._amount(row, unit.names)
-        through_rho = unit.names == ("rho",) and row.epsilon is not None
-        promise = self._amount(row, PAIR.names) if through_rho else total
-        return Terms(promise, unit, total, row.neighbours)
-
-    def _amounts(self, connection: Connection, layout: Layout, name: str, terms: Terms) -> list[Amount]:
-        columns = [layout.charges.c[column] for column in terms.unit.names]
-        rows = connection.execute(select(*columns).where(layout.charges.c.dataset == name))
-        return [self._amount(row, terms.unit.names) for row in rows]
-
-    def _amount(self, row: Row[Any], names: tuple[str, ...]) -> Amount:
-        # a negative or unreadable entry was not written by this class, and must not increase the budget
-        try:
-            return Amount(**{name: _read(row._mapping[name], name) for name in names})
-        except (ValueError, TypeError):
-            raise self._database.damaged() from None
-
-    def _entry(self, connection: Connection, layout: Layout, number: int) -> Charge | None:
+    def _entry(self, connection: Connection, number: int) -> Charge | None:
         """The charge with that number, if there is one."""
         if not 0 < number < 2**63:  # databases cannot look up larger numbers
             return None
-        row = connection.execute(select(layout.charges).where(layout.charges.c.id == number)).one_or_none()
-        return None if row is None else self._charge(row, self._find(connection, layout, row.dataset))
+        row = connection.execute(select(CHARGES).where(CHARGES.c.id == number)).one_or_none()
+        return None if row is None else self._charge(row, self._find(connection, row.dataset))
 
     def _charge(self, row: Row[Any], terms: Terms) -> Charge:
-        price = self._amount(row, terms.unit.names)
         if row.receipt_sha256 is not None and (row.receipt is None or sha256_of(row.receipt) != row.receipt_sha256):
             raise LedgerError(
                 f"the receipt of charge {row.id} in the ledger {self._database.name} is not the one that was attached: someone "
                 "changed it in the database, so ask for the original"
             )
-        try:
-            asked = price if row.asked is None else amount_of(**json.loads(row.asked))
-            cost = cost_claimed(asked) if row.cost is None else cost_from_dict(json.loads(row.cost))
-            at = datetime.fromisoformat(row.at).date()
-        except (ValueError, TypeError, KeyError):
-            raise self._database.damaged() from None
-        return Charge(
-            id=row.id,
-            dataset=row.dataset,
-            what=row.what,
-            at=at,
-            epsilon=price.epsilon,
-            delta=price.delta,
-            rho=price.rho,
-            mu=price.mu,
-            privacy=asked.privacy,
-            cost=cost,
-            neighbours=row.neighbours,
-            receipt=row.receipt,
-            receipt_sha256=row.receipt_sha256,
-        )
+        _amount(row, terms.unit.names)
+        return Charge(**row._asdict())
 
     # ------------------------------------------------------------------ transactions
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection]:
+    def _transaction(self, begin: Callable[[Connection], None], *, create: bool = False) -> Iterator[Connection]:
         """A connection whose transaction is committed at the end, and rolled back by any exception."""
+        # SQLite would create the file, and a mistyped path must not leave an empty ledger behind
+        if not create and self._database.missing():
+            raise self._absent()
         try:
             with self._database.engine.connect() as connection:
+                begin(connection)
+                if create:
+                    self._database.lock_opening(connection)
+                there = inspect(connection).has_table(SCHEMA.name)
+                if create and not there:
+                    TABLES.create_all(connection, checkfirst=False)
+                    connection.execute(insert(SCHEMA).values(id=1, version=SCHEMA_VERSION))
+                elif not there:
+                    raise self._absent()
+                self._check_version(connection)
                 yield connection
                 connection.commit()
         except DBAPIError as error:
             raise self._database.explain(error) from None
+        except Damaged:
+            raise self._database.damaged() from None
 
-    @contextmanager
-    def _reading(self) -> Iterator[tuple[Connection, Layout]]:
-        self._check_exists()
-        with self._connection() as connection:
-            self._database.begin_reading(connection)
-            yield connection, CURRENT if self._version(connection) == SCHEMA_VERSION else SCHEMA_1
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return self._transaction(self._database.begin_reading)
 
-    @contextmanager
-    def _writing(self, *, create: bool = False) -> Iterator[Connection]:
-        if not create:
-            self._check_exists()
-        with self._connection() as connection:
-            if self._begin_writing(connection, create) < SCHEMA_VERSION:
-                connection.rollback()
-                self._migrate()
-                self._begin_writing(connection, create)
-            yield connection
-
-    def _begin_writing(self, connection: Connection, create: bool) -> int:
-        """Starts a transaction, creates missing tables if ``create``, and returns the version of the schema."""
-        self._database.begin_writing(connection)
-        if create:
-            self._database.lock_opening(connection)
-            if not inspect(connection).has_table(SCHEMA.name):
-                TABLES.create_all(connection, checkfirst=False)
-                connection.execute(insert(SCHEMA).values(id=1, version=SCHEMA_VERSION))
-        return self._version(connection)
-
-    def _migrate(self) -> None:
-        """Upgrades an old ledger in a separate transaction. If several processes try, only one does it."""
-        with self._connection() as connection:
-            self._database.begin_writing(connection)
-            self._database.lock_opening(connection)
-            if self._version(connection) < SCHEMA_VERSION:
-                self._database.migrate(connection)
-                self._database.hash_receipts(connection)
-                connection.execute(update(SCHEMA).values(version=SCHEMA_VERSION))
-
-    def _check_exists(self) -> None:
-        # SQLite would create the file, and a mistyped path must not leave an empty ledger behind
-        if self._database.missing():
-            raise self._absent()
+    def _writing(self, *, create: bool = False) -> AbstractContextManager[Connection]:
+        return self._transaction(self._database.begin_writing, create=create)
 
     def _absent(self) -> LedgerError:
         return LedgerError(f"there is no ledger at {self._database.name} yet: open a data set with its total budget first")
 
-    def _version(self, connection: Connection) -> int:
-        if not inspect(connection).has_table(SCHEMA.name):
-            raise self._absent()
+    def _check_version(self, connection: Connection) -> None:
         version = connection.scalar(select(SCHEMA.c.version))
         if not isinstance(version, int) or version < 1:
-            raise self._database.damaged()
+            raise Damaged
         if version > SCHEMA_VERSION:
             raise LedgerError(
                 f"the ledger {self._database.name} was written by a newer geodp (schema {version}, this one knows "
                 f"{SCHEMA_VERSION}): upgrade geodp"
             )
-        return version
 
 
 def _reopen(url: URL, timeout: float, leaves_out_secret: bool = False) -> Ledger:
@@ -555,14 +465,43 @@ def _reopen(url: URL, timeout: float, leaves_out_secret: bool = False) -> Ledger
     return ledger
 
 
-def _rows(connection: Connection, layout: Layout, name: str) -> list[Row[Any]]:
-    charges = layout.charges
-    return list(connection.execute(select(charges).where(charges.c.dataset == name).order_by(charges.c.id)))
+def _charges(name: str, *columns: str) -> Select[Any]:
+    """The data set's charges, oldest first: some columns of them, or all."""
+    query = select(*(CHARGES.c[column] for column in columns)) if columns else select(CHARGES)
+    return query.where(CHARGES.c.dataset == name).order_by(CHARGES.c.id)
 
 
-def _names(connection: Connection, layout: Layout) -> list[str]:
+def _names(connection: Connection) -> list[str]:
     # sorted here, because databases sort text differently
-    return sorted(connection.scalars(select(layout.datasets.c.name)))
+    return sorted(connection.scalars(select(DATASETS.c.name)))
+
+
+def _terms(row: Row[Any]) -> Terms:
+    if row.unit not in UNITS:
+        raise Damaged
+    unit = UNITS[row.unit]
+    total = _amount(row, unit.names)
+    through_rho = unit.names == ("rho",) and row.epsilon is not None
+    return Terms(_amount(row, PAIR.names) if through_rho else total, unit, total, row.neighbours)
+
+
+def _amount(row: Row[Any], names: tuple[str, ...]) -> Amount:
+    numbers = {name: row._mapping[name] for name in names}
+    if None in numbers.values():
+        raise Damaged
+    return Amount(**numbers)
+
+
+def _protected(budget: str, charged: list[str]) -> str:
+    """The neighbours that a budget protects: those it was opened for, with their groups if a charge calls those public."""
+    opened, releases = KNOWN.get(budget), (KNOWN.get(line) for line in charged)
+    if opened is None or not any(release is not None and release.keeps_group for release in releases):
+        return budget
+    return str(replace(opened, keeps_group=True))
+
+
+def _neighbours(neighbours: Neighbours | str, unit: Unit | None) -> str:
+    return _line(sentence(neighbours, unit), "the kind of neighbours")
 
 
 def _request(numbers: dict[str, Number | None], privacy: object, cost: object) -> tuple[Amount, Cost]:
@@ -578,21 +517,8 @@ def _request(numbers: dict[str, Number | None], privacy: object, cost: object) -
         return asked, cost_claimed(asked)
     if not cost.meets(asked.privacy):
         raise ValueError(f"the cost ({cost}) exceeds the requested privacy, {asked.privacy}: charge what the release costs")
-    _cost_text(cost)
+    cost_text(cost)
     return asked, cost
-
-
-def _cost_text(cost: Cost) -> str:
-    """The stored text of a cost, after checking that it can be read back."""
-    try:
-        stored = json.dumps(cost.to_dict(), allow_nan=False)
-        if cost_from_dict(json.loads(stored)) == cost:
-            return stored
-    except (TypeError, ValueError, KeyError):
-        pass
-    raise TypeError(
-        f"a cost of type {type(cost).__name__} cannot be stored: use one that geodp.privacy.cost.cost_from_dict reads"
-    )
 
 
 def _contradicted(receipt: object, entry: Charge) -> str | None:
@@ -600,7 +526,6 @@ def _contradicted(receipt: object, entry: Charge) -> str | None:
     if not isinstance(receipt, dict):
         return None
     ours = "geodp" in receipt
-    said = {name: receipt[name] for name in ("epsilon", "delta", "rho", "mu") if receipt.get(name) is not None}
     for key, kept, name in (
         ("dataset", entry.dataset, "data set"),
         ("charge", entry.id, "number"),
@@ -608,37 +533,37 @@ def _contradicted(receipt: object, entry: Charge) -> str | None:
     ):
         if (ours or key in receipt) and (type(receipt.get(key)) is not type(kept) or receipt[key] != kept):
             return name
+    asked = {name: receipt[name] for name in ("epsilon", "delta", "rho", "mu") if receipt.get(name) is not None}
     try:
-        if (ours or said) and amount_of(**said).privacy != entry.privacy:
+        if (ours or asked) and amount_of(**asked).privacy != entry.privacy:
             return "privacy"
     except (ValueError, TypeError):
         return "privacy"
     if not ours and "cost" not in receipt:
         return None
     try:
-        # receipts of earlier versions have only epsilon, since there was nothing else
-        stated = receipt.get("cost", {"kind": PureCost.kind, "bound": said.get("epsilon")})
-        same = cost_from_dict({name: value for name, value in stated.items() if name != "spends"}) == entry.cost
+        stated = cost_from_dict({name: value for name, value in receipt["cost"].items() if name != "spends"})
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        same = False
-    return None if same else "cost"
+        return "cost"
+    return None if stated == entry.cost else "cost"
 
 
 def _exhausted(name: str, terms: Terms, left: Amount, price: Amount, asked: Amount) -> str:
-    def listed(text: Callable[[str], str]) -> str:
-        # a budget in pure epsilon needs no name for its number
-        return " and ".join(text(each) if terms.unit is PURE else f"{each} {text(each)}" for each in terms.unit.names)
+    names = terms.unit.names
 
-    exact = all(asked.numbers.get(each, 0) == price.numbers[each] for each in terms.unit.names)
-    has = listed(lambda each: f"{shown(left.numbers[each])} of {terms.total.numbers[each]}")
-    costs = listed(lambda each: shown_above(price.numbers[each]))
-    fits = listed(lambda each: shown(left.numbers[each]))
-    if left.numbers[terms.unit.names[0]] == 0:
-        remedy = "no further release from it is possible"
-    else:
+    def listed(texts: Iterable[str]) -> str:
+        # a budget in pure epsilon needs no name for its number
+        return " and ".join(text if terms.unit is PURE else f"{each} {text}" for each, text in zip(names, texts, strict=True))
+
+    exact = all(asked.numbers.get(each, 0) == price.numbers[each] for each in names)
+    has = listed(f"{shown(left.numbers[each])} of {terms.total.numbers[each]}" for each in names)
+    costs = listed(shown_above(price.numbers[each]) for each in names)
+    wanted = f"{costs} was asked for" if exact else f"this release costs {costs}"
+    remedy = "no further release from it is possible"
+    if left.numbers[names[0]] > 0:
+        fits = listed(shown(left.numbers[each]) for each in names)
         remedy = f"ask for {'at most' if exact else 'less, so that it costs at most'} {fits}"
-    said = f"{costs} was asked for" if exact else f"this release costs {costs}"
-    return f"the data set {name!r} has {has} left, {said}: {remedy}"
+    return f"the data set {name!r} has {has} left, {wanted}: {remedy}"
 
 
 def _line(text: object, what: str) -> str:
@@ -649,22 +574,9 @@ def _line(text: object, what: str) -> str:
     return text
 
 
-def _read(stored: object, name: str) -> Decimal:
-    """A stored amount. A release without delta is stored with a zero."""
-    if name == "delta" and stored == "0":
-        return Decimal(0)
-    if not isinstance(stored, str):
-        raise TypeError
-    return exact_number(stored, name)
-
-
-def _texts(amount: Amount) -> dict[str, str]:
-    return {name: str(value) for name, value in amount.numbers.items()}
-
-
-def _today() -> str:
+def _today() -> date:
     # only the day: the time of a charge shows how long the work before it took, which may depend on the data
-    return datetime.now(UTC).date().isoformat()
+    return datetime.now(UTC).date()
 
 
 def _json(receipt: object) -> str:

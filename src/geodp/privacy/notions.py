@@ -13,8 +13,8 @@ A mechanism is private if its output distributions ``P`` and ``Q`` on neighbouri
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from abc import ABC
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, TypedDict, cast, final
 
 from geodp.inputs import real_number
@@ -36,14 +36,23 @@ class Privacy(ABC):
     #: The notion in words, for receipts.
     words: ClassVar[str]
 
+    def __post_init__(self) -> None:
+        """Sets the numbers to floats; raises if one is not positive and finite."""
+        for field in fields(self):
+            value = real_number(getattr(self, field.name), field.name)
+            if field.name != "delta" and not 0.0 < value < math.inf:
+                raise ValueError(f"{field.name} must be positive and finite but is {value}")
+            object.__setattr__(self, field.name, value)
+
     def parameters(self) -> Parameters:
         """Its numbers by name, as :func:`privacy_of` takes them."""
         return cast(Parameters, asdict(self))
 
     @property
-    @abstractmethod
+    @final
     def size(self) -> float:
         """The number that grows with what is spent: epsilon, rho or mu."""
+        return float(getattr(self, fields(self)[0].name))
 
     def __str__(self) -> str:
         return ", ".join(f"{name} = {value:g}" for name, value in self.parameters().items())
@@ -61,13 +70,6 @@ class PureDP(Privacy):
     epsilon: float
     words = "pure differential privacy"
 
-    def __post_init__(self) -> None:
-        _set_positive(self, "epsilon")
-
-    @property
-    def size(self) -> float:
-        return self.epsilon
-
 
 @final
 @dataclass(frozen=True)
@@ -83,15 +85,10 @@ class ApproximateDP(Privacy):
     words = "approximate differential privacy"
 
     def __post_init__(self) -> None:
-        _set_positive(self, "epsilon")
-        object.__setattr__(self, "delta", real_number(self.delta, "delta"))
+        super().__post_init__()
         if not 0.0 < self.delta < 1.0:
             remedy = ": for pure differential privacy leave it out" if self.delta == 0.0 else ""
             raise ValueError(f"delta must be above 0 and below 1 but is {self.delta:g}{remedy}")
-
-    @property
-    def size(self) -> float:
-        return self.epsilon
 
 
 @final
@@ -106,13 +103,6 @@ class ZeroConcentratedDP(Privacy):
     rho: float
     words = "zero-concentrated differential privacy"
 
-    def __post_init__(self) -> None:
-        _set_positive(self, "rho")
-
-    @property
-    def size(self) -> float:
-        return self.rho
-
 
 @final
 @dataclass(frozen=True)
@@ -125,13 +115,6 @@ class GaussianDP(Privacy):
 
     mu: float
     words = "Gaussian differential privacy"
-
-    def __post_init__(self) -> None:
-        _set_positive(self, "mu")
-
-    @property
-    def size(self) -> float:
-        return self.mu
 
 
 def privacy_of(epsilon: Any = None, delta: Any = None, rho: Any = None, mu: Any = None) -> Privacy:
@@ -162,11 +145,3 @@ def privacy_of(epsilon: Any = None, delta: Any = None, rho: Any = None, mu: Any 
         case names:
             listed = ", ".join(names[:-1]) + f" and {names[-1]}"
             raise ValueError(f"give exactly one of epsilon, epsilon and delta, rho, or mu: given were {listed}")
-
-
-def _set_positive(privacy: Privacy, name: str) -> None:
-    """Sets a number of the notion to a float; raises if it is not positive and finite."""
-    value = real_number(getattr(privacy, name), name)
-    if not 0.0 < value < math.inf:
-        raise ValueError(f"{name} must be positive and finite but is {value}")
-    object.__setattr__(privacy, name, value)

@@ -25,7 +25,7 @@ from geodp.inputs import real_number
 from geodp.privacy.budgets import Budget
 from geodp.privacy.cost import Cost
 from geodp.privacy.curves import minimum
-from geodp.privacy.neighbours import REPLACE_ONE
+from geodp.privacy.neighbours import KNOWN, REPLACE_ONE, Neighbours
 
 #: The probability with which a statement about becoming sure may fail, if there is no pure epsilon.
 CHANCE = 1e-5
@@ -124,10 +124,11 @@ class Risk:
 
     @property
     def _secret(self) -> str:
-        unit = "person" if self.neighbours.endswith("person") else "record"
-        if self.neighbours.startswith("add"):
-            return f"whether a person's {'records are' if unit == 'person' else 'record is'} among the data"
-        return f"which of two possible {'sets of records' if unit == 'person' else 'records'} a person has"
+        neighbours = KNOWN.get(self.neighbours, Neighbours())
+        persons = neighbours.unit == "person"
+        if neighbours.change == "add-remove":
+            return f"whether a person's {'records are' if persons else 'record is'} among the data"
+        return f"which of two possible {'sets of records' if persons else 'records'} a person has"
 
     def to_dict(self, prior: float = 0.5, false_positive_rate: float = 0.01, chance: float = CHANCE) -> dict[str, float | None]:
         """The numbers of :meth:`sentences`, for programs. ``posterior`` is null if it is known only up to ``chance``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 
 from geodp.privacy.cost import concentrated_rho, selection_epsilon
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
@@ -69,10 +70,44 @@ def share_of(privacy: Privacy, share: float) -> Privacy:
     raise TypeError(f"{privacy!r} is not a notion of privacy")
 
 
-def halves(privacy: Privacy) -> Privacy:
+def multiple(privacy: Privacy, times: int) -> Privacy:
+    """What so many releases spend together, if each spends this.
+
+    >>> multiple(PureDP(0.1), 3), multiple(ApproximateDP(0.5, 1e-6), 4)
+    (PureDP(epsilon=0.3), ApproximateDP(epsilon=2.0, delta=4e-06))
+    """
+    match privacy:
+        case GaussianDP():
+            return GaussianDP(math.nextafter(privacy.mu * math.sqrt(times), math.inf))
+        case ApproximateDP():
+            return ApproximateDP(_times(privacy.epsilon, times), _times(privacy.delta, times))
+        case ZeroConcentratedDP():
+            return ZeroConcentratedDP(_times(privacy.rho, times))
+        case PureDP():
+            return PureDP(_times(privacy.epsilon, times))
+    raise TypeError(f"{privacy!r} is not a notion of privacy")
+
+
+def _times(amount: float, times: int) -> float:
+    """A multiple of the decimal number that stands for a float, such as 0.3 for 3 times 0.1; never less than that."""
+    exact = Decimal(repr(amount)) * times
+    found = float(exact)
+    return found if Decimal(repr(found)) >= exact else math.nextafter(found, math.inf)
+
+
+def half(privacy: Privacy) -> Privacy:
     """What each of two releases may spend so that both together stay within an amount of privacy.
 
-    >>> halves(ApproximateDP(1.0, 1e-6)).delta < 5.1e-7, halves(GaussianDP(1.0)).mu < 0.70711
+    >>> half(ApproximateDP(1.0, 1e-6)).delta < 5.1e-7, half(GaussianDP(1.0)).mu < 0.70711
     (True, True)
     """
-    return share_of(privacy, 0.5 * (1.0 - 1e-12))  # sums of floats round up
+    return one_of(privacy, 2)
+
+
+def one_of(privacy: Privacy, releases: int) -> Privacy:
+    """What each of some releases may spend so that all together stay within an amount of privacy.
+
+    >>> one_of(PureDP(1.0), 50).epsilon <= 0.02, one_of(GaussianDP(1.0), 4).mu <= 0.5
+    (True, True)
+    """
+    return share_of(privacy, (1.0 - 1e-12) / releases)  # sums of floats round up

@@ -10,11 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from geodp.files import FileError
@@ -58,7 +60,7 @@ def hiding_error_text() -> Iterator[None]:
     """Replaces exceptions of foreign code by errors that show only their kind, because their text may quote a record."""
     try:
         yield
-    except FileError:  # its text is public
+    except (FileError, RecordsError):  # their texts are public
         raise
     except (KeyboardInterrupt, GeneratorExit):
         raise
@@ -82,13 +84,15 @@ def chunks_of(x: Any, manifold: Manifold, room: Room = np.empty) -> Iterator[Arr
     """Copies of the records, one chunk at a time, as float64 in arrays from ``room``. Not for Dask arrays."""
     _refuse(x)
     chunks = _chunks_of(x, manifold)
-    return _split([as_array(x)] if chunks is None else chunks(), manifold, room)
+    return split([as_array(x)] if chunks is None else chunks(), manifold, room)
 
 
 def with_errors_hidden(x: Any, manifold: Manifold) -> Any:
     """The same records. If foreign code reads them, such as the caller's function, its exceptions show only their kind."""
     if is_dask(x) or isinstance(x, np.memmap):
         return x
+    if isinstance(x, Labelled):
+        return Labelled(lambda: ((as_array(points, hiding_error_text), cells) for points, cells in each_guarded(x.read)))
     if isinstance(x, np.ndarray):
         return np.asarray(x)  # drops the methods of a subclass, which are foreign code
     with hiding_error_text():
@@ -98,19 +102,51 @@ def with_errors_hidden(x: Any, manifold: Manifold) -> Any:
         chunks = _chunks_of(x, manifold)
     if chunks is None:
         return as_array(x, hiding_error_text)
+    return lambda: (as_array(chunk, hiding_error_text) for chunk in each_guarded(chunks))
 
-    def read() -> Iterator[Any]:
-        end = object()
+
+def each_guarded(chunks: Callable[[], Iterable[A]]) -> Iterator[A]:
+    """What foreign code yields. Its exceptions show only their kind."""
+    with hiding_error_text():
+        source = iter(chunks())
+    while True:
         with hiding_error_text():
-            source = iter(chunks())
-        while True:
-            with hiding_error_text():
-                chunk = next(source, end)
-            if chunk is end:
+            try:
+                chunk = next(source)
+            except StopIteration:
                 return
-            yield as_array(chunk, hiding_error_text)
+        yield chunk
 
-    return read
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Stream:
+    """A known number of records in chunks, which can be read again."""
+
+    read: Callable[[], Iterator[Array]]
+    count: int
+
+    def __call__(self) -> Iterator[Array]:
+        return self.read()
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Labelled:
+    """Chunks of points, each read together with labels of the same records. Without the labels they are chunks like others."""
+
+    read: Callable[[], Iterable[tuple[Any, list[NDArray[Any]]]]]
+
+    def __call__(self) -> Iterator[Any]:
+        return (points for points, _ in self.read())
+
+
+@final
+@dataclass(frozen=True)
+class LabelOf:
+    """The label at this place among those of :class:`Labelled` chunks."""
+
+    place: int
 
 
 def is_dask(x: Any) -> bool:
@@ -139,11 +175,12 @@ def source_of(x: Any, manifold: Manifold, room: Room = np.empty) -> tuple[Callab
     _refuse(x)
     chunks = _chunks_of(x, manifold)
     if chunks is not None:
-        return (lambda: _split(chunks(), manifold, room)), False
+        fits = isinstance(x, Stream) and 8 * x.count * math.prod(manifold.point_shape) <= _KEPT_IN_MEMORY
+        return (lambda: split(chunks(), manifold, room)), fits
     array = as_array(x)
     keep = 8 * array.size <= (_KEPT_FROM_DISK if _on_disk(array) else _KEPT_IN_MEMORY)
     if not keep:
-        return (lambda: _split([array], manifold, room)), False
+        return (lambda: split([array], manifold, room)), False
 
     def parts() -> Iterator[Array]:
         rest = np.empty(array.size)  # one large allocation is much faster than many small ones
@@ -153,7 +190,7 @@ def source_of(x: Any, manifold: Manifold, room: Room = np.empty) -> tuple[Callab
             part, rest = rest[: math.prod(shape)].reshape(shape), rest[math.prod(shape) :]
             return part
 
-        return _split([array], manifold, next_part)
+        return split([array], manifold, next_part)
 
     return parts, True
 
@@ -197,16 +234,16 @@ def axes_of_first(x: Any) -> int:
     return len(first.shape) if is_array_like(first) and hasattr(first, "shape") else 0
 
 
-def _split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Array]:
+def split(chunks: Iterable[Any], manifold: Manifold, room: Room) -> Iterator[Array]:
     """Copies the chunks, as float64, cut into smaller ones."""
     record = 8 * math.prod(manifold.point_shape)
     for chunk in chunks:
         array = as_array(chunk)
         check_shape(array, manifold)
-        whole = len(array) * record
+        size = len(array) * record
         # two chunks a core, so that none waits long for the other; of few records one, which costs less
-        parts = cores() if whole <= 4 * cores() * LEAST_BYTES else 2 * cores()
-        share = min(max(whole // parts + 1, LEAST_BYTES), _CHUNK_BYTES)
+        parts = cores() if size <= 4 * cores() * LEAST_BYTES else 2 * cores()
+        share = min(max(size // parts + 1, LEAST_BYTES), _CHUNK_BYTES)
         yield from slices(array, -(-share // (record * _MULTIPLE)) * _MULTIPLE, room)
 
 

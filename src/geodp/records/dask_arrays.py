@@ -13,11 +13,12 @@ import dask.array as da
 import dask.threaded
 import numpy as np
 from dask.base import get_scheduler
+from dask.optimization import cull
 from numpy.typing import NDArray
 
 from geodp.inputs import Array
 from geodp.manifolds.manifold import Manifold
-from geodp.records.chunks import LEAST_BYTES, check_shape, failed, hiding_error_text, slices
+from geodp.records.chunks import LEAST_BYTES, Labelled, check_shape, failed, hiding_error_text, slices
 
 #: The number of passes that one task adds up.
 _FAN_IN = 16
@@ -33,7 +34,7 @@ def count_rows(x: da.Array, manifold: Manifold) -> int:
     check_shape(x, manifold)
     if not math.isnan(x.shape[0]):
         return int(x.shape[0])
-    parts = map_rows(_length, x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)
+    parts = map_rows(_length, x.rechunk(dict.fromkeys(range(1, x.ndim), -1)))
     return int(sum(sums(parts)))
 
 
@@ -41,11 +42,45 @@ def sum_rows(x: da.Array, manifold: Manifold, summand: Callable[[Array], Any]) -
     """The sum of ``summand(block)`` over the blocks of rows."""
     check_shape(x, manifold)
     total: Any = 0
-    for part in sums(map_rows(_BlockSum(summand, manifold), x.rechunk(dict.fromkeys(range(1, x.ndim), -1)), None)):
+    for part in sums(map_rows(_BlockSum(summand, manifold), x.rechunk(dict.fromkeys(range(1, x.ndim), -1)))):
         if isinstance(part, str):
             raise failed(part)
         total = total + part
     return total
+
+
+def with_labels(x: da.Array, labels: list[da.Array]) -> Labelled:
+    """The blocks of rows, each read together with the labels of its records, as chunks on this machine.
+
+    A few blocks are read at a time, by the workers if there is a cluster.
+    """
+    x = x.rechunk(dict.fromkeys(range(1, x.ndim), -1))
+    known = not any(math.isnan(each.shape[0]) for each in (x, *labels))
+    (boxes,) = dask.optimize(
+        map_rows(_together, x, *(label.rechunk((x.chunks[0],)) if known and label.ndim == 1 else label for label in labels))
+    )
+
+    def read() -> Iterator[tuple[Array, list[NDArray[Any]]]]:
+        graph, keys = dict(boxes.__dask_graph__()), list(boxes.__dask_keys__())
+        for start in range(0, len(keys), _FAN_IN):
+            some = keys[start : start + _FAN_IN]
+            for box in _compute(cull(graph, some)[0], some):
+                if isinstance(box[0], str):
+                    raise failed(box[0])
+                yield box[0]
+
+    return Labelled(read)
+
+
+def _together(block: Array, *labels: NDArray[Any]) -> NDArray[Any]:
+    try:
+        cells = [np.asarray(label) for label in labels]
+        fits = all(each.shape == (len(block),) for each in cells)
+        return boxed((np.asarray(block), cells) if fits else "ValueError")
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # Dask would log its text, and the records with it
+        return boxed(type(error).__name__)
 
 
 class _BlockSum:
@@ -69,10 +104,10 @@ class _BlockSum:
         return "a sum over a block"
 
 
-def map_rows(function: Any, x: da.Array, weights: da.Array | None) -> da.Array:
+def map_rows(function: Any, x: da.Array, *beside: da.Array | None) -> da.Array:
     """One object for each block of rows. Dask fuses this with the operation that makes the block, so no block is kept."""
     axes = tuple(range(x.ndim))
-    more = () if weights is None else (weights, (0,))
+    more = [part for each in beside if each is not None for part in (each, (0,))]
     meta: NDArray[Any] = np.empty(0, dtype=object)
     # by default Dask names the tasks by a hash of the function, which holds a private point, and logs the names
     name = f"geodp-{uuid4().hex}"

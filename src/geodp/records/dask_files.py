@@ -3,8 +3,6 @@
 A file, or a directory of parts, is cut into blocks of rows. The worker that sums a block reads it, each time it is needed. So
 the workers must find the files under the same name, and the files must not change while a mean is computed. Rows are read as
 in :mod:`geodp.files`: the layouts are the same, a row that is not a record becomes NaN, and messages quote only public things.
-The layout is chosen once for all parts, from the names and types of the columns or the shape and type of the array, before any
-record is read.
 
 ==========================  ==========================================================================================
 ``records.parquet``         a Parquet file; a block is one or more of its row groups
@@ -14,6 +12,7 @@ record is read.
 ``records/*.npy``           a directory of them, also in sub-directories, with rows of the same shape
 ``records.csv``             a text file, also ``.tsv``; it is read once to find where its lines begin
 ``records/*.csv``           a directory of them, also in sub-directories, with the same header
+``records/*.nii.gz``        a directory of NIfTI images of the same size; a block is an image
 ==========================  ==========================================================================================
 
 Parts are read in the order of their names. Files whose name begins with a dot or an underscore are ignored.
@@ -21,27 +20,18 @@ Parts are read in the order of their names. Files whose name begins with a dot o
 
 from __future__ import annotations
 
-import importlib
 import logging
-import math
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from geodp.files import FileError, Found, as_labels, chosen_columns, layouts, notation_of, plan_reading, read_points
-from geodp.files.arrays import ArrayTable, load_array
-from geodp.files.lines import CsvTable, LineFormat, Lines, open_csv
+from geodp.files import FileError, Found
 from geodp.files.options import ReadOptions
-from geodp.files.parquet import ParquetTable, arrow_for, parquet_file
-from geodp.files.table import Table
+from geodp.files.parts import Parts, open_parts
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
 
@@ -51,17 +41,8 @@ try:
 except ImportError:  # an extra: ``from geodp import *`` must not need it
     da = distributed = None
 
-#: About how many bytes of records a block has: little compared to a worker's memory, much compared to the cost of a task.
-_BLOCK_BYTES = 1 << 25
-
 #: How long to wait for the scheduler of a cluster.
 _PATIENCE = "10s"
-
-#: Files that are read in blocks, besides Zarr.
-_READ = (".parquet", ".npy", ".csv", ".tsv")
-_KINDS = ", ".join(_READ)
-
-_ZARR_MARKS = ("zarr.json", ".zarray", ".zgroup")
 
 
 def read_dask(
@@ -74,7 +55,8 @@ def read_dask(
 ) -> da.Array:
     """The records in a file or directory as a Dask array of shape ``(n, *point_shape)``. They are read when needed.
 
-    ``columns``, ``layout`` and ``header`` are those of :func:`geodp.files.read_records`. All blocks have known sizes.
+    ``columns``, ``layout`` and ``header`` are those of :func:`geodp.files.read_records`. All blocks have known sizes. If the
+    coordinates are named by ``columns``, the other columns may be labels: ``private_mean(x, ball, 1.0, unit="subject")``.
 
     >>> from geodp import SPD
     >>> read_dask("tensors", SPD(3))
@@ -82,47 +64,37 @@ def read_dask(
         ...
     geodp.files.FileError: there is no file or directory tensors
     """
-    return read_dask_with_labels(path, manifold, (), columns=columns, layout=layout, header=header).x
-
-
-def read_dask_with_labels(
-    path: str | os.PathLike[str],
-    manifold: Manifold,
-    labels: Sequence[str | int],
-    *,
-    columns: Sequence[str | int] | str | None = None,
-    layout: str = "auto",
-    header: bool | None = None,
-) -> Found:
-    """The records as in :func:`read_dask`, and the columns ``labels`` as Dask arrays with the same blocks."""
     check_installed()
-    source = Path(path).absolute()
-    try:
-        options = ReadOptions(manifold, chosen_columns(columns), layout, header, labels=tuple(labels))
-        parts = _parts(source, Path(path), options)
-        sample = parts[0].sample()
-        order, choice = plan_reading(sample, options)
-        label_columns = sample.pick(options.labels)
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
-    cells: NDArray[Any] = np.empty(len(parts), dtype=object)
-    cells[:] = parts
-    blocks = da.from_array(cells, chunks=1, name=False)
-    sizes = tuple(part.rows for part in parts)
-    shape = manifold.point_shape
+    return dask_of(open_parts(path, ReadOptions.of(manifold, columns=columns, layout=layout, header=header))).x
+
+
+def dask_of(parts: Parts) -> Found:
+    """The points of parts as a Dask array, and their labels as others of the same blocks, which are read together with them."""
+    readers, shape = parts.readers(), parts.options.manifold.point_shape
+    cells: NDArray[Any] = np.empty(len(readers), dtype=object)
+    cells[:] = readers
+    sizes = tuple(part.rows for part in parts.parts)
+    read = da.map_blocks(_read, da.from_array(cells, chunks=1, name=False), dtype=object, meta=np.empty(0, dtype=object))
     points = da.map_blocks(
-        partial(_read_block, manifold, order, choice.name),
-        blocks,
+        _points_of,
+        read,
         chunks=(sizes, *((size,) for size in shape)),
         new_axis=list(range(1, 1 + len(shape))),
         dtype=np.float64,
         meta=np.empty((0,) * (1 + len(shape))),
     )
-    found = [
-        da.map_blocks(partial(_read_labels, i), blocks, chunks=(sizes,), dtype=object, meta=np.empty(0, dtype=object))
-        for i in label_columns
+    labels = [
+        da.map_blocks(_label_of, read, i, chunks=(sizes,), dtype=object, meta=np.empty(0, dtype=object))
+        for i in range(len(parts.options.labels))
     ]
-    return Found(points, found, notation_of(sample, manifold, order, choice))
+    points.geodp_parts = parts  # so that its labels can be named later
+    return Found(points, labels, parts.written)
+
+
+def parts_of(x: da.Array) -> Parts | None:
+    """The parts that a Dask array was read from by :func:`read_dask`."""
+    parts = getattr(x, "geodp_parts", None)
+    return parts if isinstance(parts, Parts) else None
 
 
 def check_installed() -> None:
@@ -154,263 +126,15 @@ def cluster(address: str) -> Iterator[None]:
         yield
 
 
-def _read_block(manifold: Manifold, order: list[int], layout: str, cell: NDArray[Any]) -> Array:
-    choice = next(choice for choice in layouts(manifold) if choice.name == layout)
-
-    def read(part: _Part) -> Array:
-        table, positions = part.table(order)
-        return read_points(table, manifold, positions, choice)
-
-    return _read(cell[0], read)
+def _read(cell: NDArray[Any]) -> NDArray[Any]:
+    box = np.empty(1, dtype=object)
+    box[0] = cell[0]()
+    return box
 
 
-def _read_labels(column: int, cell: NDArray[Any]) -> NDArray[Any]:
-    def read(part: _Part) -> NDArray[Any]:
-        table, positions = part.table([column])
-        return as_labels(table.texts(positions[0]))
-
-    return _read(cell[0], read)
+def _points_of(box: NDArray[Any]) -> Array:
+    return box[0][0]
 
 
-def _read(part: _Part, read: Callable[[_Part], NDArray[Any]]) -> NDArray[Any]:
-    try:
-        rows = read(part)
-    except FileError:
-        raise
-    # the reader's message about a damaged file may quote it
-    except Exception as error:
-        raise FileError(f"{part.path} cannot be read: {type(error).__name__}") from None
-    if len(rows) != part.rows:
-        raise FileError(f"{part.path} has changed since it was opened: leave files alone until the release is made")
-    return rows
-
-
-@dataclass(frozen=True)
-class _Part(ABC):
-    """Consecutive rows of a file."""
-
-    path: Path
-    rows: int
-
-    @abstractmethod
-    def sample(self) -> Table:
-        """A table with the columns of this part, for choosing the layout."""
-
-    @abstractmethod
-    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
-        """A table with these columns of the rows, and the positions of the columns in it."""
-
-
-@final
-@dataclass(frozen=True)
-class _ArrayPart(_Part):
-    start: int
-    shape: tuple[int, ...]  # of the whole array
-    dtype: np.dtype[Any]
-    name: str | None = None  # in a Zarr group
-
-    def sample(self) -> Table:
-        # only its type and shape matter, so all entries share one zero in memory
-        return ArrayTable(self.path, np.broadcast_to(np.zeros((), dtype=self.dtype), self.shape))
-
-    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
-        stored = _open_npy(self.path) if self.path.suffix == ".npy" else _zarr_array(self.path, self.name)
-        rows = np.array(stored[self.start : self.start + self.rows])
-        return ArrayTable(self.path, rows), columns
-
-
-@final
-@dataclass(frozen=True)
-class _ParquetPart(_Part):
-    groups: tuple[int, ...]
-    shapes: Mapping[str, tuple[int, ...]]
-
-    def sample(self) -> Table:
-        with parquet_file(self.path) as file:
-            return ParquetTable(self.path, file.schema_arrow.empty_table(), arrow_for(self.path), self.shapes)
-
-    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
-        read = sorted(set(columns))
-        with parquet_file(self.path) as file:
-            names = file.schema_arrow.names
-            wanted = [names[i] for i in read]
-            unique = len(set(names)) == len(names)
-            table = file.read_row_groups(self.groups, columns=wanted if unique else None)
-            table = table.select(wanted if unique else read)
-        return ParquetTable(self.path, table, arrow_for(self.path), self.shapes), [read.index(i) for i in columns]
-
-
-@final
-@dataclass(frozen=True)
-class _CsvPart(_Part):
-    start: int
-    stop: int
-    form: LineFormat
-
-    def sample(self) -> Table:
-        return CsvTable(Lines(self.path), self.form, self.rows)
-
-    def table(self, columns: list[int]) -> tuple[Table, list[int]]:
-        return CsvTable(Lines(self.path, self.start, self.stop), self.form, self.rows), columns
-
-
-def _parts(source: Path, shown: Path, options: ReadOptions) -> list[_Part]:
-    """The blocks of a source with records; one without if there are none."""
-    if not source.exists():
-        raise FileError(f"there is no file or directory {shown}")
-    block = max(1, _BLOCK_BYTES // (8 * math.prod(options.manifold.point_shape)))
-    if source.is_dir() and (source.suffix == ".zarr" or any((source / mark).exists() for mark in _ZARR_MARKS)):
-        parts = list(_zarr_parts(source, block))
-    else:
-        files = _files(source, shown)
-        match files[0].suffix:
-            case ".parquet":
-                parts = list(_parquet_parts(files, block, options))
-            case ".npy":
-                parts = list(_npy_parts(files, block))
-            case _:
-                parts = list(_csv_parts(files, options))
-    return [part for part in parts if part.rows > 0] or parts[:1]
-
-
-def _files(source: Path, shown: Path) -> list[Path]:
-    if source.is_dir():
-        below = (path for path in source.rglob("*") if path.suffix in _READ and path.is_file())
-        hidden = (".", "_")
-        files = sorted(path for path in below if not any(name.startswith(hidden) for name in path.relative_to(source).parts))
-        kinds = {path.suffix for path in files}
-        if len(kinds) > 1:
-            found = " and ".join(sorted(kinds))
-            raise FileError(f"the directory {shown} holds {found} files: put each kind into its own directory")
-        if not kinds:
-            raise FileError(f"the directory {shown} holds no {_KINDS} files and is not a Zarr array")
-        return files
-    if source.suffix not in _READ:
-        advice = ": unpack it first" if source.suffix == ".gz" else ""
-        raise FileError(f"Dask cannot read {shown} in blocks, only {_KINDS} and .zarr files and directories{advice}")
-    return [source]
-
-
-def _npy_parts(files: list[Path], block: int) -> Iterator[_Part]:
-    first: tuple[Path, tuple[int, ...]] | None = None
-    for path in files:
-        array = _open_npy(path)
-        first = first or (path, array.shape)
-        if array.shape[1:] != first[1][1:]:
-            raise FileError(f"{path} holds an array of shape {array.shape}, but {first[0]} one of shape {first[1]}")
-        if array.ndim == 0:
-            raise FileError(f"{path} holds an array of shape (), which has no records")
-        for start, stop in _ranges(len(array), block):
-            yield _ArrayPart(path, stop - start, start, array.shape, array.dtype)
-
-
-def _open_npy(path: Path) -> NDArray[Any]:
-    with path.open("rb") as file:
-        array = load_array(path, file)[1]
-    if array is None:
-        raise FileError(f"{path} is not a NumPy file of one array")
-    return array
-
-
-def _zarr_parts(source: Path, block: int) -> Iterator[_Part]:
-    name = _zarr_name(source)
-    array = _zarr_array(source, name)
-    if array.ndim == 0:
-        raise FileError(f"{source} holds an array of shape (), which has no records")
-    stored = (getattr(array, "shards", None) or array.chunks)[0]
-    for start, stop in _ranges(array.shape[0], max(1, block // stored) * stored):
-        yield _ArrayPart(source, stop - start, start, tuple(array.shape), np.dtype(array.dtype), name)
-
-
-def _zarr_name(source: Path) -> str | None:
-    """The name of the array in a group, or None if the source itself is an array."""
-    stored = _open_zarr(source)
-    if hasattr(stored, "shape"):
-        return None
-    names = sorted(name for name, _ in stored.arrays())
-    likely = names if len(names) == 1 else [name for name in names if name.lower() in ("x", "records")]
-    if len(likely) != 1:
-        raise FileError(f"{source} holds {len(names)} arrays: call the one with the records x or records")
-    return likely[0]
-
-
-def _zarr_array(source: Path, name: str | None) -> Any:
-    stored = _open_zarr(source)
-    return stored if name is None else stored[name]
-
-
-def _open_zarr(source: Path) -> Any:
-    try:
-        zarr = importlib.import_module("zarr")
-    except ImportError:
-        raise FileError(f"reading {source} needs zarr: pip install 'geodp[dask]'") from None
-    try:
-        return zarr.open(str(source), mode="r")
-    except Exception:
-        raise FileError(f"{source} is not a Zarr array or group that zarr can read") from None
-
-
-def _parquet_parts(files: list[Path], block: int, options: ReadOptions) -> Iterator[_Part]:
-    first: ParquetTable | None = None
-    for path in files:
-        with parquet_file(path) as file:
-            schema = file.schema_arrow
-            rows = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-        first = first or ParquetTable(path, schema.empty_table(), arrow_for(path), options)
-        if schema.names != first.table.column_names:
-            raise FileError(f"the columns of {path} differ from those of {first.path}")
-        for groups in _runs(rows, block):
-            yield _ParquetPart(path, sum(rows[i] for i in groups), groups, first.shapes)
-
-
-def _csv_parts(files: list[Path], options: ReadOptions) -> Iterator[_Part]:
-    """Ranges of bytes that end at the end of a line. Finding them reads the file once, a few megabytes at a time."""
-    first: CsvTable | None = None
-    for path in files:
-        table = open_csv(path, options)
-        first = first or table
-        if table.form.encoding == "utf-16":
-            raise FileError(f"{path} is in UTF-16, which cannot be read in blocks: save it as UTF-8")
-        if table.form != first.form:
-            raise FileError(f"the header of {path} differs from that of {first.path}")
-        if table.records == 0:
-            yield _CsvPart(path, 0, 0, 0, table.form)
-        done = -table.form.start  # the header is not a record
-        for start, stop, lines in _line_ranges(path):
-            rows, done = min(lines, done + lines), done + lines
-            if rows > 0:
-                yield _CsvPart(path, rows, start, stop, table.form)
-        if done != table.records:
-            raise FileError(f"{path} changed while it was read")
-
-
-def _line_ranges(path: Path) -> Iterator[tuple[int, int, int]]:
-    """Ranges of whole lines: the first byte, the end and the number of lines of each."""
-    with path.open("rb") as file:
-        start, size = 0, path.stat().st_size
-        while start < size:
-            file.seek(start + _BLOCK_BYTES)
-            file.readline()  # move to the end of the line in which the block would end
-            stop = min(file.tell(), size)
-            lines = sum(len(block) for block in Lines(path, start, stop).blocks("utf-8"))
-            yield start, stop, lines
-            start = stop
-
-
-def _runs(rows: list[int], block: int) -> Iterator[tuple[int, ...]]:
-    """Consecutive row groups with at most ``block`` rows in all, or one larger row group; without empty ones, which alone are
-    one run of none."""
-    run: list[int] = []
-    for i, count in enumerate(rows):
-        if run and sum(rows[j] for j in run) + count > block:
-            yield tuple(run)
-            run = []
-        if count:
-            run.append(i)
-    if run or not any(rows):
-        yield tuple(run)
-
-
-def _ranges(count: int, most: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, max(1, count), most):  # one range of none, if there are none
-        yield start, min(start + most, count)
+def _label_of(box: NDArray[Any], place: int) -> NDArray[Any]:
+    return box[0][1][place]

@@ -3,45 +3,52 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Literal, Unpack, final, get_args
+from typing import Any, TypedDict, Unpack, final, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geodp.files import Found
-from geodp.inputs import refuse_unreadable, said
+from geodp.files.images import is_one_image
+from geodp.files.options import ReadOptions
+from geodp.files.parts import are_images, open_parts
+from geodp.inputs import callers_level, describe, refuse_unreadable
 from geodp.manifolds import Manifold
 from geodp.manifolds.notation import Notation
-from geodp.records.chunks import count_records, hiding_error_text, is_dask, with_errors_hidden
-from geodp.records.persons import (
-    Indices,
-    Persons,
-    check_known,
-    check_length,
-    distinct,
-    key_of,
-    open_persons,
-    select_records,
-    whole,
-)
+from geodp.privacy.neighbours import Change, Labels, UnitIn
+from geodp.records.chunks import count_records, is_dask, with_errors_hidden
+from geodp.records.labels import Indices, aligned, by_appearance, group_names, key_of, places_of, sorted_names
+from geodp.records.persons import Persons, numbered, persons_of
+from geodp.records.rows import Rows, check_known, read_rows, select_records
 from geodp.records.sources import Columns, is_column, load
 
-#: How neighbouring data sets differ: in one record of equally many, or one of them has one record more.
-Change = Literal["replace", "add-remove"]
-Labels = Literal["public", "private"]
 
-
-class DatasetOptions(Columns, total=False):
-    """The keyword arguments of the ``private_*`` functions that :class:`Dataset` takes too, which documents them."""
+class MemberOptions(Columns, total=False):
+    """Whose the records are, and whether their number is public: options of :class:`Dataset`, which documents them."""
 
     unit: Any
     neighbours: Change
-    by: Any
+
+
+class GroupNames(TypedDict, total=False):
+    """Which groups there are."""
+
     groups: Sequence[Hashable] | None
     labels: Labels
+    unit_in: UnitIn
+
+
+class GroupOptions(GroupNames, total=False):
+    """The group of each record: further options of :class:`Dataset`."""
+
+    by: Any
+
+
+class DatasetOptions(MemberOptions, GroupOptions, total=False):
+    """The keyword arguments of the ``private_*`` functions that :class:`Dataset` takes too."""
 
 
 @final
@@ -52,19 +59,20 @@ class Dataset:
     Parameters
     ----------
     x
-        The records, as for :func:`geodp.frechet_mean`: arrays, data frames, or the name of a file.
+        The records, as for :func:`geodp.frechet_mean`: arrays, data frames, the name of a file or directory, or a list of files.
     unit
-        The id of the person that each record belongs to: numbers or texts, or the name of their column. Each person then
-        counts once among ``n``: the records of a person are averaged first. *Neighbours* differ by all records of one person,
-        however many. In an array the records may come in any order; in chunks and Dask arrays those of a person must come
-        together. A function may return the ids in chunks. The number of persons is public (unless ``neighbours`` says
-        otherwise). The number of records is not published, but somebody who can measure time and memory may guess it. Records
-        without an id are left out.
+        The id of the person that each record belongs to: numbers or texts, or the name of their column, of a level of the index
+        of a data frame, or of a coordinate of an xarray array. Each person then counts once among ``n``: the records of a person
+        are averaged first. *Neighbours* differ by all records of one person, however many. In an array the records may come in
+        any order; in chunks and Dask arrays those of a person must come together. A function may return the ids in chunks, in
+        the order of the records. The number of persons is public (unless ``neighbours`` says otherwise). The number of records
+        is not published, but somebody who can measure time and memory may guess it. A record without an id counts as a person
+        of its own, whose only record is invalid. Of several images each is a person: ``unit="image"``.
     neighbours
         ``"replace"``: neighbours have equally many records (or persons), so their number is public. ``"add-remove"``: one has
         one more than the other, so the number is private, and a noisy count is part of the release and of its cost.
     by
-        The group of each record, or the name of the column of groups. There is then one release for each group, and all
+        The group of each record, or the name of their column. There is then one release for each group, and all
         together cost as much as one, because every record, or person, is in only one group.
     groups
         The names of the groups. They are public, and each group gets a release, even if it has no records.
@@ -74,9 +82,17 @@ class Dataset:
         count is part of each release. Replacing one record changes two groups, so each gets half of the privacy (with
         ``neighbours="add-remove"`` nothing is halved). Records whose label is not in ``groups`` are left out silently. A person
         belongs to the group of their first record.
-    columns, layout, header, mask
+    unit_in
+        ``"one group"``: each person is in one group. ``"all groups"``: a person may be in every group, with records in each,
+        such as a patient in whom many regions were measured. The privacy is then divided over the groups. Do not name persons by
+        group instead, such as "region 3, person 7": that would protect one region of a person and not the person.
+    columns, layout, header, mask, atlas
         How columns become points, as for :func:`geodp.files.read_records`. Arrays whose rows are not yet points, such as upper
-        triangles, need a ``layout``. The columns of ``unit`` and ``by`` hold no coordinates.
+        triangles, need a ``layout``. The columns of ``unit`` and ``by`` hold no coordinates. An ``atlas`` is a public image of
+        the number of the region of each voxel: the regions are then the groups (``by="region"``), and voxels of region 0 are
+        left out.
+
+    Labels with an index, such as a column of another data frame, find their records by it.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere, private_mean
@@ -96,15 +112,21 @@ class Dataset:
     columns: Sequence[str | int] | str | None = None
     layout: str | None = None
     header: bool | None = None
-    mask: str | os.PathLike[str] | None = None
+    mask: Any = None
+    atlas: Any = None
+    unit_in: UnitIn = "one group"
     #: The layout of the records, if they were read from columns. Releases are written in it too.
     written: Notation | None = None
 
     def __post_init__(self) -> None:
+        if self.unit is None and are_images(self.x):
+            object.__setattr__(self, "unit", "image")
+        if self.by is None and self.atlas is not None:
+            object.__setattr__(self, "by", "region")
         if self.neighbours not in get_args(Change):
-            raise ValueError(f"neighbours must be 'replace' or 'add-remove' but is {said(self.neighbours)}")
+            raise ValueError(f"neighbours must be 'replace' or 'add-remove' but is {describe(self.neighbours)}")
         if self.labels not in get_args(Labels):
-            raise ValueError(f"labels must be 'public' or 'private' but is {said(self.labels)}")
+            raise ValueError(f"labels must be 'public' or 'private' but is {describe(self.labels)}")
         if self.by is None and (self.groups is not None or self.labels == "private"):
             raise ValueError("groups and labels describe by, the group of each record: give by too")
         if self.by is not None and self.labels == "public" and self.neighbours == "add-remove":
@@ -112,12 +134,16 @@ class Dataset:
                 "public labels show how many records each group has, which add-remove keeps private: make labels private, and "
                 "give groups"
             )
+        if self.unit_in not in get_args(UnitIn):
+            raise ValueError(f"unit_in must be 'one group' or 'all groups' but is {describe(self.unit_in)}")
+        if self.unit_in == "all groups" and (self.unit is None or self.by is None):
+            raise ValueError("unit_in says how many groups a person may be in: give unit and by too")
         if self.groups is not None:
             names = list(self.groups) if not isinstance(self.groups, str) else []
             keys = {key_of(name) for name in names}
             if not names or len(keys) != len(names) or "" in keys:
                 raise ValueError("groups must be a list of at least one name, all different, each a text or a number")
-            object.__setattr__(self, "groups", tuple(names))
+            object.__setattr__(self, "groups", tuple(group_names(names)))
         elif self.labels == "private":
             raise ValueError(
                 "private labels need groups, the public list of their names, because that list must not depend on the records"
@@ -154,17 +180,26 @@ class Dataset:
         data = cls(path, **who)
         if not dask:
             return data.load(manifold)
-        from geodp.records.dask_files import read_dask_with_labels
+        from geodp.records.dask_files import check_installed, dask_of
 
-        if data.mask is not None:
-            raise ValueError("Dask cannot read images: leave out the mask, or Dask")
-        how: Any = {"columns": data.columns, "layout": data.layout or "auto", "header": data.header}
-        return data._filled(read_dask_with_labels(path, manifold, data._named, **how))
+        check_installed()
+        options = ReadOptions.of(manifold, labels=tuple(data._named), **data._how)
+        return data._filled(dask_of(open_parts(path, options)))
 
     def load(self, manifold: Manifold) -> Dataset:
-        """The same data set in memory: its records as points of the manifold, and its labels as arrays."""
-        how: Any = {"columns": self.columns, "layout": self.layout, "header": self.header, "mask": self.mask}
-        return self._filled(load(self.x, manifold, self._named, **how))
+        """The same data set with its records as points of the manifold, and with its labels beside them."""
+        if self.unit is None and is_one_image(self.x):
+            warnings.warn(
+                "the records of one image are voxels of one person, and each is protected by itself: give a list of images, "
+                "one a person, or say in unit whose each voxel is",
+                stacklevel=callers_level(),
+            )
+        return self._filled(load(self.x, manifold, self._named, **self._how))
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        """How columns become points."""
+        return {name: getattr(self, name) for name in ("columns", "layout", "header", "mask", "atlas")}
 
     @property
     def _named(self) -> list[str | int]:
@@ -173,13 +208,20 @@ class Dataset:
 
     def _filled(self, found: Found) -> Dataset:
         known = dict(zip(self._named, found.labels, strict=True))
-        unit, by = (known[label] if is_column(label) else label for label in (self.unit, self.by))
-        written = found.written or self.written
-        return Dataset(found.x, unit, self.neighbours, by, self.groups, self.labels, written=written)
+        unit, by = (
+            known[label] if is_column(label) else aligned(label, name, self.x)
+            for name, label in (("unit", self.unit), ("by", self.by))
+        )
+        who: Any = {name: getattr(self, name) for name in ("neighbours", "groups", "labels", "unit_in")}
+        return Dataset(found.x, unit, by=by, written=found.written or self.written, **who)
+
+    def without_groups(self) -> Dataset:
+        """The same records and persons, of no groups."""
+        return replace(self, by=None, groups=None, labels="public", unit_in="one group")
 
     def __repr__(self) -> str:
-        said = [f"{name}=..." for name in ("unit", "by") if getattr(self, name) is not None]
-        return f"Dataset({', '.join(['...', *said])}, neighbours={self.neighbours!r})"
+        labels = [f"{name}=..." for name in ("unit", "by") if getattr(self, name) is not None]
+        return f"Dataset({', '.join(['...', *labels])}, neighbours={self.neighbours!r})"
 
     def notation(self, manifold: Manifold) -> Notation | None:
         """The layout the records were written in, if it is one of this manifold."""
@@ -190,23 +232,34 @@ class Dataset:
         data = self.load(manifold)
         refuse_unreadable(data.x, "x")
         x = with_errors_hidden(data.x, manifold)
-        if is_dask(x) and (self.neighbours == "add-remove" or self.by is not None):
-            check_known(x, manifold)
-        if data.unit is None:
-            return Members(x, manifold, count_records(x, manifold), data)
-        persons = open_persons(x, data.unit, manifold)
-        return Members(persons, manifold, persons.count, data)
+        if data.unit is None and data.by is None:
+            if is_dask(x) and self.neighbours == "add-remove":
+                check_known(x, manifold)
+            return Members(x, manifold, count_records(x, manifold), data, {})
+        rows = read_rows(x, data.unit, data.by, manifold)
+        own = None if rows.persons is None else numbered(rows.persons)
+        by_group: Mapping[Hashable, Indices] = {}
+        if rows.groups is not None:
+            groups, names = _codes_of_groups(rows, data)
+            own, groups = _members(own, groups, data)
+            by_group = _places(groups, names)
+        source = rows.x if own is None else persons_of(rows, own, manifold)
+        return Members(source, manifold, source.count if isinstance(source, Persons) else rows.count, data, by_group)
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Members:
-    """The members of a data set, records or persons, from which a statistic is computed."""
+    """The members of a data set, records or persons, from which a statistic is computed.
+
+    If persons may be in every group, who is in several is a member in each, with the records of that group.
+    """
 
     source: Any
     manifold: Manifold
     count: int
     dataset: Dataset
+    by_group: Mapping[Hashable, Indices]
 
     def select(self, keep: Indices, padding: int = 0) -> Members:
         """The members ``keep``, in order, followed by ``padding`` invalid ones."""
@@ -217,7 +270,7 @@ class Members:
             if isinstance(self.source, Persons)
             else select_records(self.source, self.manifold, self.count, keep, padding)
         )
-        return Members(source, self.manifold, len(keep) + padding, self.dataset)
+        return Members(source, self.manifold, len(keep) + padding, self.dataset, {})
 
     def resized(self, n: int, chance: Random) -> Members:
         """``n`` members chosen at random; if there are fewer, all of them and invalid ones up to ``n``."""
@@ -226,48 +279,46 @@ class Members:
         )
         return self.select(keep, n - len(keep))
 
-    def groups(self) -> dict[Hashable, Indices]:
+    def groups(self) -> Mapping[Hashable, Indices]:
         """The members of each group."""
-        data = self.dataset
-        labels = _labels(data.by)
-        check_length(labels, "by", self.source.records if isinstance(self.source, Persons) else self.count)
-        public = data.labels == "public"
-        found, which = distinct(labels)
-        names = _sorted(value for key, value in found.items() if key) if data.groups is None else list(data.groups)
-        index = {key_of(name): i for i, name in enumerate(names)}
-        codes = np.array([index.get(key, -1) for key in found], dtype=np.int64)[which]
-        if public and (codes < 0).any():
-            raise ValueError(
-                f"some labels in by are not among the {len(names)} groups: name all groups, or leave those records out"
-            )
-        if isinstance(self.source, Persons):
-            codes = self._of_persons(codes, public)
-        order = np.argsort(codes, kind="stable")
-        starts = np.searchsorted(codes[order], np.arange(len(names) + 1))
-        return {name: order[starts[i] : starts[i + 1]] for i, name in enumerate(names)}
-
-    def _of_persons(self, codes: Indices, public: bool) -> Indices:
-        by_person, starts = codes[self.source.order], self.source.starts[:-1]
-        first = by_person[starts]
-        if public and not np.array_equal(np.repeat(first, np.diff(self.source.starts)), by_person):
-            raise ValueError(
-                "a person has records in two groups, and would be protected only within each: name persons by group in unit, "
-                "such as 'site 1, person 7', or make labels private, which puts a person in the group of their first record"
-            )
-        return first
+        return self.by_group
 
 
-def _labels(by: Any) -> NDArray[Any]:
-    if callable(by):
-        chunks: Callable[[], Any] = by
-        with hiding_error_text():
-            # as objects: in one array of a common type, one text would turn the numbers of all other records into texts
-            return np.concatenate([np.empty(0, dtype=object), *(whole(chunk, "by").astype(object) for chunk in chunks())])
-    return whole(by, "by")
+def _codes_of_groups(rows: Rows, data: Dataset) -> tuple[Indices, list[Any]]:
+    """The number of each record's group, -1 for a record in none, and the names of the groups."""
+    assert rows.groups is not None
+    names = sorted_names(rows.labels) if data.groups is None else list(data.groups)
+    groups = places_of(rows.labels, names)[rows.groups]
+    if data.labels == "public" and (groups < 0).any():
+        raise ValueError(f"some labels in by are not among the {len(names)} groups: name all groups, or leave those records out")
+    return groups, names
 
 
-def _sorted(names: Iterable[Any]) -> list[Any]:
-    try:
-        return sorted(names)
-    except TypeError:  # labels of several types
-        return sorted(names, key=lambda name: (type(name).__name__, str(name)))
+def _members(own: Indices | None, groups: Indices, data: Dataset) -> tuple[Indices | None, Indices]:
+    """The number of each record's member, and the group of each member: of records if there are no persons."""
+    if own is None:
+        return None, groups
+    if data.unit_in == "all groups":
+        pairs = by_appearance(np.where(groups < 0, -1, own * (groups.max(initial=0) + 1) + groups))
+        return pairs, _first(groups, pairs)
+    of_person = _first(groups, own)
+    if data.labels == "public" and not np.array_equal(of_person[own], groups):
+        raise ValueError(
+            "a person has records in several groups, and would be protected only within each: say unit_in='all groups' "
+            "(--unit-in), which divides the privacy over the groups"
+        )
+    return own, of_person
+
+
+def _first(groups: Indices, members: Indices) -> Indices:
+    """The group of the first record of each member."""
+    found = np.zeros(members.max(initial=-1) + 1, dtype=np.int64)
+    inside = members >= 0
+    found[members[inside][::-1]] = groups[inside][::-1]  # the last value that is put into a place stays
+    return found
+
+
+def _places(groups: Indices, names: list[Any]) -> dict[Hashable, Indices]:
+    order = np.argsort(groups, kind="stable")
+    starts = np.searchsorted(groups[order], np.arange(len(names) + 1))
+    return {name: order[starts[i] : starts[i + 1]] for i, name in enumerate(names)}

@@ -12,7 +12,8 @@ from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.functions import two_sum
 from geodp.records.chunks import Memory, changed, chunks_of, in_order, is_dask, one_blas_thread, pool
-from geodp.records.persons import EachPerson, Indices, Persons
+from geodp.records.labels import Indices
+from geodp.records.persons import EachPerson, Persons
 
 #: A function from records to vectors, one row a record, that treats each record by itself.
 Rows = Callable[[Array], Array]
@@ -45,7 +46,7 @@ def sum_over(x: Any, manifold: Manifold, rows: Rows, n: int, summand: Summand = 
     change the records, which are copies.
     """
     if isinstance(x, Persons):
-        return sum_over(*_averaged(x, manifold, rows, of_person), _as_they_are, n, summand)
+        return sum_over(*_averaged(x, manifold, rows, of_person), identity, n, summand)
     counted = _Counted(rows, summand)
     if is_dask(x):
         from geodp.records.dask_arrays import sum_rows
@@ -65,7 +66,7 @@ def sum_over(x: Any, manifold: Manifold, rows: Rows, n: int, summand: Summand = 
 def rows_over(x: Any, manifold: Manifold, rows: Rows, n: int, of_person: EachPerson = averages) -> Array:
     """All rows of ``rows(chunk)``, in order, one for each of ``n`` records or persons. Only for small ``n``."""
     if isinstance(x, Persons):
-        return rows_over(*_averaged(x, manifold, rows, of_person), _as_they_are, n)
+        return rows_over(*_averaged(x, manifold, rows, of_person), identity, n)
     listed = _Listed(rows)
     if is_dask(x):
         from geodp.records.dask_arrays import sum_rows
@@ -106,7 +107,7 @@ def _of_chunks(x: Any, manifold: Manifold, function: Callable[[Array], Part]) ->
 class Stack:
     """A list of arrays whose sum with another list is the longer list."""
 
-    def __init__(self, parts: list[Array]) -> None:
+    def __init__(self, parts: list[Any]) -> None:
         self.parts = parts
 
     def __add__(self, other: Stack | Literal[0]) -> Stack:
@@ -151,5 +152,5 @@ class _OfPersons:
             return self._of_person(self._rows(records), starts)
 
 
-def _as_they_are(rows: Array) -> Array:
+def identity(rows: Array) -> Array:
     return rows

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from geodp.inputs import Array
-from geodp.manifolds import SPD
+from geodp.manifolds import SPD, FlatChart
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import spectral, vector_from_symmetric
 from geodp.manifolds.spd import cholesky, log_of_whitened
@@ -26,11 +26,15 @@ from geodp.solver.passes import (
     Pass,
     SmallSPD,
     contiguous,
+    coordinates_in,
+    flat_coordinates,
     follow,
     follow_spd,
     grouped_kind,
     mean_hessian,
+    moved_in_chart,
     newton_steps,
+    put_coordinates,
 )
 
 #: How many numbers are added one after another. A sum of n numbers is a tree of such sums, so its error is this times log(n).
@@ -100,7 +104,7 @@ class GroupEvaluator(ABC):
     def advance(self, points: Array, steps: Array, records: Array, starts: Integers) -> GroupPass:
         """The pass at the ends of steps, which are moved to the boundary of the ball if outside. A zero step does not move."""
         still = ~steps.any(axis=-1)
-        moved = self.manifold.raw_exp(points, self.manifold.raw_tangent(points, steps))
+        moved = self.manifold.raw_kept_exp(points, self.manifold.raw_tangent(points, steps))
         moved[still] = points[still]
         outside = ~(self.manifold.raw_dist(self.ball.center, moved) <= self.ball.radius)
         if outside.any():
@@ -158,6 +162,28 @@ class GeneralGroups(GroupEvaluator):
             hessian = share * segment_sums(manifold.roots.mean_hessian(np.sqrt(squares)[:, None]), starts)
             step = scaled_step(log, square, hessian)
         return GroupPass(points, log, square, np.sqrt(segment_maxima(squares, starts)), step)
+
+
+class FlatGroups(GeneralGroups):
+    """Flat charts: clipping leaves the coordinates of the records in their place."""
+
+    @property
+    def flat(self) -> FlatChart:
+        return cast(FlatChart, self.manifold)
+
+    def clip(self, records: Array, starts: Integers) -> GroupPass:
+        clipped = flat_coordinates(self.flat, self.ball, records)
+        put_coordinates(clipped + self.flat.raw_position(self.ball.center), records)
+        return self._from_logs(self.centers(starts), clipped, starts)
+
+    def evaluate(self, points: Array, records: Array, starts: Integers) -> GroupPass:
+        base = np.repeat(self.flat.raw_position(points), np.diff(starts), axis=0)
+        return self._from_logs(points, coordinates_in(records, self.flat) - base, starts)
+
+    def advance(self, points: Array, steps: Array, records: Array, starts: Integers) -> GroupPass:
+        still, moved = ~steps.any(axis=-1), moved_in_chart(self.flat, self.ball, points, steps)
+        moved[still] = points[still]
+        return self.evaluate(moved, records, starts)
 
 
 class SPDGroups(GroupEvaluator):
@@ -234,4 +260,6 @@ def best_group_evaluator(ball: Ball, count: int) -> GroupEvaluator:
     manifold, numbers = ball.manifold, count * math.prod(ball.manifold.point_shape)
     if grouped_kind(manifold) is not None and worth_compiled_code(numbers):
         return CompiledGroups(ball)
+    if isinstance(manifold, FlatChart):
+        return FlatGroups(ball)
     return SPDGroups(ball) if isinstance(manifold, SPD) and manifold.k > 1 else GeneralGroups(ball)

@@ -11,13 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geodp.inputs import EPSILON, Array
-from geodp.manifolds import SPD, Grassmann, Hyperbolic, PlanarShapes, Rotations, Sphere
+from geodp.manifolds import SPD, FlatChart, Grassmann, Hyperbolic, PlanarShapes, Rotations, Sphere
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import spectral, symmetric_from_vector, two_sum, vector_from_symmetric
 from geodp.manifolds.manifold import Manifold
@@ -160,7 +160,7 @@ class Evaluator(ABC):
     def move(self, ball: Ball, p: Array, step: Array) -> Array:
         """The end of a step given in coordinates, moved to the boundary of the ball if it is outside."""
         manifold = ball.manifold
-        point = manifold.raw_exp(p, manifold.raw_tangent(p, step))
+        point = manifold.raw_kept_exp(p, manifold.raw_tangent(p, step))
         inside = manifold.raw_dist(ball.center, point) <= ball.radius
         return point if inside else ball.clip_chunk(point[None])[0]
 
@@ -173,6 +173,10 @@ class Evaluator(ABC):
         coordinates = np.where(np.isfinite(coordinates).all(axis=-1, keepdims=True), coordinates, 0.0)
         length = np.linalg.vector_norm(coordinates, axis=-1, keepdims=True)
         return coordinates * np.where(length > ball.radius, ball.radius / length * (1.0 - 1e-15), 1.0)
+
+    def roundings(self) -> Evaluator:
+        """An evaluator whose passes, over records that this one has clipped, add up their rounding errors too."""
+        return Roundings(self.manifold)
 
     def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
         """Tangent vectors at one point, rows of coordinates, moved to another point, and the move of the point, seen there.
@@ -202,11 +206,14 @@ class GeneralEvaluator(Evaluator):
         return log
 
     def from_logs(self, p: Array, logs: Array, weights: Array | None) -> Pass:
-        coordinates = self.manifold.raw_coordinates(p, logs)
+        return self.from_coordinates(self.manifold.raw_coordinates(p, logs), weights)
+
+    @staticmethod
+    def from_coordinates(coordinates: Array, weights: Array | None) -> Pass:
         squares = np.vecdot(coordinates, coordinates)
-        w = np.ones(len(logs)) if weights is None else weights
+        w = np.ones(len(squares)) if weights is None else weights
         reach = math.sqrt(float(squares.max()))
-        return Pass.of_blocks(len(logs), block_sums(coordinates, w), float(w @ squares), reach, np.zeros(()), 0.0)
+        return Pass.of_blocks(len(squares), block_sums(coordinates, w), float(w @ squares), reach, np.zeros(()), 0.0)
 
 
 class Roundings(GeneralEvaluator):
@@ -216,7 +223,11 @@ class Roundings(GeneralEvaluator):
     _STEPS: ClassVar[int] = 128
 
     def from_logs(self, p: Array, logs: Array, weights: Array | None) -> Pass:
-        reach = self.manifold.rounding_reach(p, logs)
+        found = super().from_logs(p, logs, weights)
+        return replace(found, rounding=self.bound(p, self.manifold.rounding_reach(p, logs), weights))
+
+    def bound(self, p: Array, reach: Array, weights: Array | None) -> float:
+        """The sum for records of these reaches."""
         farthest, bound = float(np.max(reach)), math.inf
         if math.isfinite(farthest):
             steps = np.minimum(np.ceil(reach * (self._STEPS / max(farthest, 1e-300))), self._STEPS).astype(np.int64)
@@ -224,7 +235,70 @@ class Roundings(GeneralEvaluator):
             ends = (1.0 + 1e-9) * farthest / self._STEPS * np.arange(len(masses))
             pairs = zip(masses.tolist(), ends.tolist(), strict=True)
             bound = sum(mass * self.manifold.log_rounding(p, end) for mass, end in pairs if mass)
-        return replace(super().from_logs(p, logs, weights), rounding=bound)
+        return bound
+
+
+class FlatEvaluator(GeneralEvaluator):
+    """Flat charts: clipping leaves the coordinates of the records in their place, so that each chart is computed once."""
+
+    def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
+        return self.from_coordinates(coordinates_in(records, self.flat) - self.flat.raw_position(p), weights)
+
+    @property
+    def flat(self) -> FlatChart:
+        return cast(FlatChart, self.manifold)
+
+    def clip(self, ball: Ball, records: Array, weights: Array | None) -> Pass:
+        clipped, center = self.coordinates(ball, records), self.flat.raw_position(ball.center)
+        put_coordinates(clipped + center, records)
+        return self.from_coordinates(clipped, weights)
+
+    def coordinates(self, ball: Ball, records: Array) -> Array:
+        return flat_coordinates(self.flat, ball, records)
+
+    def move(self, ball: Ball, p: Array, step: Array) -> Array:
+        return moved_in_chart(self.flat, ball, p, step)
+
+    def roundings(self) -> Evaluator:
+        return _FlatRoundings(self.manifold)
+
+
+class _FlatRoundings(FlatEvaluator):
+    def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
+        found = super().evaluate(p, records, weights)
+        reach = np.linalg.vector_norm(coordinates_in(records, self.flat) - self.flat.raw_position(p), axis=-1)
+        return replace(found, rounding=Roundings(self.manifold).bound(p, reach, weights))
+
+
+def flat_coordinates(flat: FlatChart, ball: Ball, records: Array) -> Array:
+    """The coordinates of the clipped records, less those of the centre, with the same work for every record."""
+    with np.errstate(all="ignore"):
+        away = flat.raw_reading(records) - flat.raw_position(ball.center)
+    return shortened(np.where(np.isfinite(away).all(axis=-1, keepdims=True), away, 0.0), ball.radius)
+
+
+def moved_in_chart(flat: FlatChart, ball: Ball, points: Array, steps: Array) -> Array:
+    """The ends of steps from points, in the ball and as private values are kept."""
+    center = flat.raw_position(ball.center)
+    return flat.raw_keep(center + shortened(flat.raw_position(points) + steps - center, ball.radius))
+
+
+def shortened(vectors: Array, radius: float) -> Array:
+    """Vectors of at most this length."""
+    length = np.linalg.vector_norm(vectors, axis=-1, keepdims=True)
+    return vectors * np.where(length > radius, radius / np.where(length > 0.0, length, 1.0) * (1.0 - 1e-15), 1.0)
+
+
+def put_coordinates(coordinates: Array, records: Array) -> None:
+    """Overwrites records by their coordinates."""
+    flat = np.zeros((len(records), math.prod(records.shape[1:])))
+    flat[:, : coordinates.shape[1]] = coordinates
+    records[:] = flat.reshape(records.shape)
+
+
+def coordinates_in(records: Array, flat: FlatChart) -> Array:
+    """What :func:`put_coordinates` has put there."""
+    return records.reshape(len(records), math.prod(flat.point_shape))[:, : flat.dim]
 
 
 def block_sums(values: Array, weights: Array) -> Array:
@@ -691,7 +765,9 @@ def best_evaluator(manifold: Manifold, count: int | None, extent: float = math.i
     if isinstance(manifold, SPD) and manifold.k > 1 and not compiled:
         return SPDLarge(manifold)
     kind: type[Evaluator] = RankOne if manifold.rank == 1 and manifold.dim > 1 else GeneralEvaluator
-    if compiled:
+    if isinstance(manifold, FlatChart):
+        kind = FlatEvaluator
+    elif compiled:
         kind = grouped_kind(manifold) or kind
         if isinstance(manifold, SPD) and manifold.k > 3:
             kind = SPDCompiled

@@ -27,7 +27,7 @@ from geodp.records.chunks import (
     slices,
     source_of,
 )
-from geodp.solver.passes import Evaluator, Pass, Roundings, Words, best_evaluator
+from geodp.solver.passes import Evaluator, Pass, Words, best_evaluator
 
 Report = Callable[[int], None]
 
@@ -68,7 +68,7 @@ class Records(ABC):
 
     def rounding(self, p: Array) -> float:
         """The mean over the records of what rounding may put between their logarithms at ``p`` and the exact ones: a pass."""
-        usual, self.evaluator = self.evaluator, Roundings(self.ball.manifold)
+        usual, self.evaluator = self.evaluator, self.evaluator.roundings()
         try:
             with np.errstate(all="ignore"):
                 total = self.evaluate(p, lambda done: None)

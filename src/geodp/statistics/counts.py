@@ -7,100 +7,19 @@ or one vector instead of several.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from geodp.inputs import Array
 from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
-from geodp.records.persons import Indices
-from geodp.records.sums import averages, medians, sum_over
+from geodp.privacy.neighbours import Unit
+from geodp.records.sums import medians, sum_over
+from geodp.request import Statistic
 from geodp.solver.passes import Evaluator, best_evaluator
-from geodp.statistics.cells import Whole
-
-
-@final
-@dataclass(frozen=True)
-class Coverage:
-    """How many records are points of the manifold, and how many of them are in the ball: two numbers.
-
-    *Sensitivity.* Replacing one record changes each number by at most 1, so the pair moves by at most the root of two.
-    """
-
-    domain: Ball
-
-    kind: ClassVar[str] = "coverage"
-    words: ClassVar[str] = "the two counts"
-
-    @property
-    def place(self) -> Ball:
-        return self.domain
-
-    @property
-    def codomain(self) -> Manifold:
-        return Euclidean(2)
-
-    @property
-    def ball(self) -> None:
-        """None: the counts themselves are not in a ball."""
-
-    @property
-    def tolerance(self) -> float:
-        return 0.0
-
-    def sensitivity(self, n: int) -> float:
-        return math.sqrt(2.0) * (1.0 + 1e-15)
-
-    def check(self, n: int) -> None:
-        """Counts can always be computed."""
-
-    def compute(self, x: Any, n: int) -> Array:
-        ball = self.domain
-
-        def valid_and_inside(records: Array) -> Array:
-            return np.stack([ball.manifold.valid(records), ball.contains(records)], axis=-1).astype(np.float64)
-
-        return sum_over(x, ball.manifold, valid_and_inside, n, of_person=_shares)
-
-
-def _shares(rows: Array, starts: Indices) -> Array:
-    """The shares of each person's records, as whole multiples of ``2^-20``, whose sums are exact in any order."""
-    return np.round(averages(rows, starts) * 2.0**20) * 2.0**-20
-
-
-@final
-@dataclass(frozen=True)
-class Count:
-    """The number of records or persons, which adding or removing one of them changes by 1."""
-
-    kind: ClassVar[str] = "count"
-    words: ClassVar[str] = "the count"
-
-    @property
-    def place(self) -> Manifold:
-        return self.codomain
-
-    @property
-    def codomain(self) -> Manifold:
-        return Euclidean(1)
-
-    @property
-    def ball(self) -> None:
-        """None: a count is not in a ball."""
-
-    @property
-    def tolerance(self) -> float:
-        return 0.0
-
-    def sensitivity(self, n: int) -> float:
-        return 1.0
-
-    def check(self, n: int) -> None:
-        """Counts can always be computed."""
-
 
 #: Fewer records than this are computed together with others.
 _FEW = 16
@@ -164,7 +83,7 @@ def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
     return [n - int(count) for count in counts]
 
 
-def histograms(x: Any, ball: Ball, directions: Array, cells: int, n: int) -> Whole:
+def histograms(x: Any, ball: Ball, directions: Array, cells: int, n: int) -> NDArray[np.int64]:
     """For each direction (a row), how many of ``n`` records have a coordinate along it in each of the cells.
 
     The cells cut the interval from minus the radius to the radius into equal parts.
@@ -184,40 +103,36 @@ def histograms(x: Any, ball: Ball, directions: Array, cells: int, n: int) -> Who
 
 @final
 @dataclass(frozen=True)
-class TangentMean:
+class TangentMean(Statistic):
     """The mean of the records' normal coordinates at the centre of a ball, each clipped to its radius: a vector.
 
     *Sensitivity.* Every record contributes a vector of length at most ``r``, a function of that record alone: the mean moves by
     at most ``2 r/n``. *Tolerance*: the rounding of the sum. So the ball may be arbitrarily wide.
     """
 
-    domain: Ball
+    ball: Ball
 
-    kind: ClassVar[str] = "tangent mean"
-    words: ClassVar[str] = "the mean of the normal coordinates"
+    kind = "tangent mean"
+    words = "the mean of the normal coordinates"
 
     @property
     def place(self) -> Ball:
-        return self.domain
+        return self.ball
 
     @property
     def codomain(self) -> Manifold:
-        return Euclidean(self.domain.manifold.dim)
+        return Euclidean(self.ball.manifold.dim)
 
     @property
-    def ball(self) -> Ball:
-        return Ball(self.codomain, np.zeros(self.domain.manifold.dim), self.domain.radius)
+    def hull(self) -> Ball:
+        return Ball(self.codomain, np.zeros(self.ball.manifold.dim), self.ball.radius)
 
-    @property
-    def tolerance(self) -> float:
+    def tolerance(self, unit: Unit = "record") -> float:
         # sums over chunks of at most a few million records, and over the chunks: pairwise within, plain between
-        return 1e-9 * self.domain.radius
+        return 1e-9 * self.ball.radius
 
     def sensitivity(self, n: int) -> float:
-        return 2.0 * self.domain.radius / n * (1.0 + 1e-15)
+        return 2.0 * self.ball.radius / n * (1.0 + 1e-15)
 
-    def check(self, n: int) -> None:
-        """Sums can always be computed."""
-
-    def compute(self, x: Any, n: int) -> Array:
-        return sum_over(x, self.domain.manifold, NormalCoordinates(self.domain, n), n) / n
+    def compute(self, source: Any, n: int, progress: Any = None) -> Array:
+        return sum_over(source, self.ball.manifold, NormalCoordinates(self.ball, n), n) / n

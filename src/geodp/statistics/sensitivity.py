@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal, get_args
 
-from geodp.inputs import EPSILON, said, whole_number
+from geodp.inputs import EPSILON, describe, whole_number
 from geodp.manifolds.ball import Ball, checked_ball
 
 Bound = Literal["sharp", "reimherr2021"]
@@ -49,7 +49,7 @@ def sensitivity(ball: Ball, n: int, bound: Bound = "sharp") -> float:
     checked_ball(ball)
     n = whole_number(n, 1, "the number of records n")
     if bound not in get_args(Bound):
-        raise ValueError(f"the bound must be one of {', '.join(get_args(Bound))} but is {said(bound)}")
+        raise ValueError(f"the bound must be one of {', '.join(get_args(Bound))} but is {describe(bound)}")
     root = math.sqrt(ball.manifold.curvature)
     value = _sharp(ball.reach, root) if bound == "sharp" else _reimherr(ball, root)
     return min(2.0 * ball.reach, value / n) * (1.0 + 8.0 * EPSILON)

@@ -38,8 +38,9 @@ holds for everyone who cannot break it. The number of trials is independent of t
 decisions never see it. It is not proved that the *time* of a draw is independent of the centre. A draw takes the same steps for
 every centre, with numbers of the same length (``enclosed`` of ``geodp.arithmetic.intervals``); the tests count them. But a
 coordinate that needs a repetition lies near a boundary. At the starting precision that is an event of probability about
-``2^-80``, for every centre of a condition number that floats can hold (for the log-Euclidean metric, up to ``10^15``). In
-Euclidean space the spare bits cover centres up to about ``2^80`` times the scale.
+``2^-80``, for every centre of a condition number that floats can hold. In Euclidean space the spare bits cover centres up to
+about ``2^80`` times the scale. In a flat chart the exact centre is the point with the coordinates that floats compute for it, and
+noise is added to these; the tolerance of a statistic covers the difference.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ from geodp.arithmetic.entropy import Entropy, NotPrivate, OperatingSystem, Tape
 from geodp.arithmetic.intervals import Undecided, coarsely, less, nearest, norm, working_precision
 from geodp.inputs import Array
 from geodp.manifolds import Manifold
-from geodp.noise.exact.radius import RARE, Family, RadialLaw, usual_bits
+from geodp.noise.exact.radius import RARE, RadialLaw, usual_bits
+from geodp.noise.flat import Family
 
 __all__ = [
     "Entropy",

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Literal, NamedTuple, final
+from typing import NamedTuple, final
 
 from flint import arb, ctx
 
@@ -27,8 +27,7 @@ from geodp.arithmetic.entropy import Tape
 from geodp.arithmetic.intervals import Undecided, interval, less, square_root
 from geodp.manifolds import Manifold
 from geodp.manifolds.roots import VolumeBound
-
-Family = Literal["laplace", "gaussian"]
+from geodp.noise.flat import Family
 
 #: How far below the mode (in ``h``) the tangents touch. 1/2 is best for a bell shape and good for others.
 _DROP = 0.5

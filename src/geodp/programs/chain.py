@@ -1,0 +1,275 @@
+"""A ball and a mean in it, planned together: what the whole chain will cost and reach, before anything is spent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from statistics import NormalDist
+from typing import Any, final
+
+import numpy as np
+
+from geodp.arithmetic.gamma import gamma_quantile
+from geodp.inputs import Array, real_number
+from geodp.manifolds import Manifold
+from geodp.manifolds.ball import Ball
+from geodp.manifolds.functions import sinhc
+from geodp.planning import plan
+from geodp.privacy.cost import Cost, compose, selection_epsilon
+from geodp.privacy.notions import Privacy, privacy_of
+from geodp.privacy.splitting import share_of, split
+from geodp.programs.ball import Search, Step, cells_for, cubes_for, enough_records, plan_search, radius_target
+from geodp.release import takes
+from geodp.request import Plan, Request
+from geodp.showing import Row, Shown
+from geodp.solver.mean import check_means
+from geodp.statistics.counts import TangentMean
+from geodp.statistics.frechet import Mean
+from geodp.verdict import against_spread
+
+#: How far from a multiple of the identity matrices are taken to be: some standard deviations differ by a factor of five or so.
+_BEYOND_UNITS = 3.0
+#: Parts of the privacy for the ball among which the best is taken.
+PARTS = (0.1, 0.2, 0.35, 0.5, 0.65)
+#: Nodes of the quadrature for clipping, in each of two directions.
+_LEVELS = 96
+
+
+@final
+@dataclass(frozen=True)
+class ChainPlan(Shown):
+    """What a private ball and a mean in it would be like, if records spread as was guessed. No data were read.
+
+    ``find`` is the part of the privacy that goes to the ball. ``mean`` is the plan of the mean in a ball of the radius that the
+    search is expected to find. ``enough`` is the number of records from which on the search goes its best way, with medians
+    of all coordinates or a projected mean and a second round. ``guess`` is the radius up to which a ball that you can name
+    without looking is better: it needs no search.
+
+    >>> from geodp import Sphere, plan_chain
+    >>> chain = plan_chain(Sphere(2), n=5000, epsilon=1.0, spread=0.3)
+    >>> [step.what for step in chain.search.steps], chain.radius < 1.0 < chain.enough
+    (['projected mean', 'radius', 'mean', 'radius'], True)
+    """
+
+    search: Search
+    mean: Plan
+    find: float
+    spread: float
+    #: That of ball and mean together.
+    privacy: Privacy
+    #: What clipping is expected to cost: the ball is not quite where the records are, and leaves some of them outside.
+    clipping: float
+
+    @property
+    def cost(self) -> Cost:
+        """What ball and mean would spend together, in every notion of privacy."""
+        return compose([self.search.own_cost, self.mean.cost])
+
+    @property
+    def radius(self) -> float:
+        """The radius that the search is expected to find."""
+        return self.mean.ball.radius
+
+    @property
+    def expected_error(self) -> float:
+        """Of the mean, by its noise and by clipping; never more than the ball is wide."""
+        return min(self.mean.expected_error + self.clipping, 2.0 * self.radius)
+
+    @cached_property
+    def enough(self) -> int:
+        return enough_records(self.search.start, self.search.privacy)
+
+    @cached_property
+    def guess(self) -> float:
+        ball = self.mean.ball
+        whole = Request(Mean(ball), self.privacy).plan(self.mean.n).noise.expected_error()
+        return min(self.radius * self.expected_error / whole, 0.999 * ball.max_radius)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+        return {
+            "find": self.find,
+            "spread": self.spread,
+            "steps": [str(step) for step in self.search.steps],
+            "cost": self.cost.to_dict(),
+            "radius": self.radius,
+            "expected_error": self.expected_error,
+            "clipping": self.clipping,
+            "enough_records": self.enough,
+            "guess": self.guess,
+            "verdict": self.verdict(),
+            "mean": self.mean.to_dict(),
+        }
+
+    def verdict(self) -> str:
+        """What the error means, in a line: against the guess of the spread."""
+        if self.mean.says_nothing:
+            return self.mean.verdict()
+        return f"if the guess is right, {against_spread(self.expected_error, self.spread, self.mean.n)}"
+
+    def head(self) -> str:
+        return f"{self.search.manifold}: n = {self.mean.n}, a ball and a mean in it"
+
+    def rows(self) -> list[Row]:
+        start, n, length = self.search.start, self.mean.n, self.mean.notation.length
+        outer = f"a ball of radius {start.radius:g}" if isinstance(start, Ball) else "all of it"
+        few = f"; {self.enough} records or more could be looked at more closely" if n < self.enough else ""
+        return [
+            ("ball", f"{100 * self.find:g}% of the privacy ({self.search.privacy}), from {outer}"),
+            ("search", f"{' -> '.join(step.what for step in self.search.steps)}{few}"),
+            ("radius", f"about {length(self.radius)}, if records are {length(self.spread)} from their centre (root mean square)"),
+            ("mean", f"the rest of the privacy ({self.mean.privacy}): expected error {length(self.expected_error)}"),
+            ("", f"{length(self.mean.expected_error)} of it from noise, the rest from clipping"),
+            ("verdict", self.verdict()),
+            ("together", f"{self.cost}; advantage at most {self.cost.advantage:.3g}"),
+            ("or", f"name a ball without looking: better if it holds most records with a radius below {length(self.guess)}"),
+        ]
+
+
+@takes()
+def plan_chain(
+    outer: Ball | Manifold,
+    n: int,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    mu: float | None = None,
+    *,
+    spread: float,
+    find: float | None = None,
+    layout: str | None = None,
+) -> ChainPlan:
+    """Plan :func:`geodp.private_ball` and :func:`geodp.private_mean` in the ball that it finds. Reads no data.
+
+    Parameters
+    ----------
+    outer
+        The wide public ball, or the compact manifold, that the search starts from.
+    n, epsilon, delta, rho, mu
+        The number of records, and the privacy of ball and mean together.
+    spread
+        A guess of how far records are from their centre: the root of the mean squared distance. Nothing private depends on it.
+    find
+        The part of the privacy that goes to the ball. By default that of 10%, 20%, 35%, 50% and 65% with the smallest expected
+        error: many records need little for the ball, and few need much.
+    layout
+        That of the records to come, as for :func:`geodp.plan`.
+
+    Notes
+    -----
+    The expected error rests on the guess, and on records that are spread like a normal law. The costs do not.
+
+    >>> import numpy as np
+    >>> from geodp import SPD, Ball
+    >>> outer = Ball(SPD(3), np.eye(3), radius=30.0)
+    >>> chain = plan_chain(outer, n=10_000, epsilon=1.0, spread=0.5)
+    >>> chain.find, chain.cost.epsilon <= 1.0, chain.expected_error < 0.01
+    (0.2, True, True)
+    """
+    whole = privacy_of(epsilon, delta, rho, mu)
+    spread = real_number(spread, "the spread")
+    if not 0.0 < spread < math.inf:
+        raise ValueError(f"the spread must be positive and finite but is {spread:g}: how far are records from their centre?")
+    if find is not None:
+        find = real_number(find, "the part of the privacy for the ball")
+        if not 0.001 <= find <= 0.999:
+            raise ValueError(f"the part of the privacy for the ball must be from 0.001 to 0.999 but is {find:g}: 0.2 is usual")
+    chains = [_planned(outer, n, whole, part, spread, layout) for part in ((find,) if find is not None else PARTS)]
+    return min(chains, key=lambda chain: chain.expected_error)
+
+
+def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread: float, layout: str | None) -> ChainPlan:
+    safe = 1.0 - 1e-12  # sums of floats round up
+    rest = share_of(whole, (1.0 - find) * safe)
+    search = plan_search(outer, n, share_of(whole, find * safe), rest)
+    manifold = search.manifold
+    center = outer.center if isinstance(outer, Ball) else manifold.origin
+    limit = 0.999 * Ball(manifold, center, 1e-3).max_radius
+    radius, clipping = _expected_ball(search, spread, limit)
+    while True:
+        try:
+            check_means(Ball(manifold, center, radius), n)
+            break
+        except ValueError:
+            radius /= 1.1
+    given = rest.parameters()
+    return ChainPlan(search, plan(Ball(manifold, center, radius), n, **given, layout=layout), find, spread, whole, clipping)
+
+
+def _expected_ball(search: Search, spread: float, limit: float) -> tuple[float, float]:
+    """The radius that the search will find, and what clipping in its ball will cost, roughly.
+
+    Each step is as wrong as its noise makes it, and the next one has to make up for it.
+    """
+    manifold, n = search.manifold, search.n
+    reach = search.start.radius if isinstance(search.start, Ball) else limit
+    away, radius, pull = reach, reach, 0.0
+    for i, step in enumerate(search.steps):
+        match step.what:
+            case "medians" | "scale":
+                away = _median_error(step, manifold, n, reach, spread)
+            case "cube":
+                away = _cube_error(step, manifold, n, reach, spread)
+            case "projected mean":
+                away = min(reach, 2.0 * _mean_error(step, manifold, n, 1.0))
+            case "mean":
+                away = min(radius, _mean_error(step, manifold, n, radius) + pull)
+            case "radius":
+                last = i == len(search.steps) - 1
+                outside = min(radius_target(search.then, step.privacy, manifold, n, last) / n, 0.5)
+                radius, pull = _clipped(manifold.dim, spread, away, outside, reach)
+    return min(radius, limit), pull
+
+
+def _cube_error(step: Step, manifold: Manifold, n: int, reach: float, spread: float) -> float:
+    """How far the middle of a cube is from the records: half of them fit into one of a few deviations, or the finest one.
+
+    Where curvature is negative a cube is wider than its coordinates say: records are taken to be a sixth of the way out.
+    """
+    cubes = cubes_for(step.privacy, manifold.dim, reach, n)
+    side = max(cubes.side(cubes.levels), min(6.0 * spread / math.sqrt(manifold.dim), 2.0 * reach))
+    stretch = float(sinhc(np.array(math.sqrt(-manifold.lowest_curvature) * reach / 6.0)))
+    return min(reach, 0.3 * side * math.sqrt(manifold.dim) * min(stretch, reach / side))
+
+
+def _median_error(step: Step, manifold: Manifold, n: int, reach: float, spread: float) -> float:
+    """How far medians are from those of the records: by the ranks that the exponential mechanism misses, and by the cells."""
+    if step.what == "scale":
+        return min(max(_BEYOND_UNITS, spread), reach)
+    epsilon = selection_epsilon(split(step.privacy, [1.0 / manifold.dim] * manifold.dim)[0])
+    deviation, cell = spread / math.sqrt(manifold.dim), reach / cells_for(manifold.dim)
+    # weights fall by the ranks missed: those about the median are worth an interval of this width, and all others the grid
+    width = max(4.0 * math.sqrt(2.0 * math.pi) * deviation / (epsilon * n), cell)
+    others = max(math.log(2.0 * reach / width), 1.0)
+    if others + math.log(20.0 * manifold.dim) > 0.25 * epsilon * n:
+        return reach  # one time in twenty or more, some median is not among the records at all
+    missed = min(2.0 / epsilon * others / n, 0.49)
+    return math.sqrt(manifold.dim) * (deviation * NormalDist().inv_cdf(0.5 + missed) + cell)
+
+
+def _mean_error(step: Step, manifold: Manifold, n: int, radius: float) -> float:
+    small = 1e-3 * min(1.0, Ball(manifold, manifold.origin, 1e-3).max_radius)
+    noise = Request(TangentMean(Ball(manifold, manifold.origin, small)), step.privacy).plan(n).noise
+    return noise.expected_error() * radius / small
+
+
+def _clipped(dim: int, spread: float, away: float, outside: float, reach: float) -> tuple[float, float]:
+    """The radius of a ball that leaves a part of the records outside, and how far clipping pulls their mean towards its centre.
+
+    By quadrature, for records that are normal about a point so far from the centre: along the line through both, and across it.
+    """
+    along, across = _normal_lengths(dim)
+    deviation = spread / math.sqrt(dim)
+    places = away + deviation * along[:, None]
+    distances = np.hypot(places, deviation * across)
+    radius = min(float(np.quantile(distances, 1.0 - outside)), reach)
+    return radius, away - float(np.mean(places * np.minimum(1.0, radius / distances)))
+
+
+@lru_cache(maxsize=64)
+def _normal_lengths(dim: int) -> tuple[Array, Array]:
+    """Quantiles of a coordinate of a normal vector, and of the length of the others, at evenly spread probabilities."""
+    levels = [(i + 0.5) / _LEVELS for i in range(_LEVELS)]
+    across = [math.sqrt(2.0 * gamma_quantile(0.5 * (dim - 1), level)) for level in levels] if dim > 1 else [0.0]
+    return np.array([NormalDist().inv_cdf(level) for level in levels]), np.array(across)

@@ -1,1 +1,0 @@
-"""The experiments and theorems of Reimherr, Bharath and Soto (2021), run again: ``geodp study``."""
