@@ -154,7 +154,7 @@ def test_groups_that_need_fewer_passes_get_as_many_as_others(
     order, starts = np.argsort(labels, kind="stable"), np.arange(0, 61, 10)
     hasty, steady = (group_means(x[order], starts, ball, steady=steady) for steady in (False, True))
     hessian = best_group_evaluator(ball, 60).hessian
-    least = least_passes(ball, hessian) + (0 if hessian == "in full" else 2)
+    least = least_passes(ball, hessian) + (0 if hessian == "full" else 2)
     assert hasty.iterations[0] == 1
     assert steady.iterations[0] == least > 1
     assert set(steady.iterations[1:].tolist()) <= {least, least + 1}

@@ -93,7 +93,7 @@ def test_the_hessian_predicts_how_the_gradient_changes(manifold: Manifold, kind:
     evaluator = kind(manifold)
     result = evaluator.evaluate(p, x, None)
     moved = manifold.exp(p, manifold.tangent(p, evaluator.step(p, result.log / len(x), result.hessian / result.seen)))
-    newton = evaluator.hessian == "in full"
+    newton = evaluator.hessian == "full"
     assert manifold.dist(moved, mean) < (2e-6 if newton else 1.5e-4)
 
 

@@ -88,7 +88,7 @@ class GroupEvaluator(ABC):
     """Computes a :class:`GroupPass` on one manifold, with the same work for every record as far as possible."""
 
     #: How much passes say about the Hessian: the more, the fewer passes are needed.
-    hessian: HessianKnown = "its mean over directions"
+    hessian: HessianKnown = "mean"
 
     def __init__(self, ball: Ball) -> None:
         self.ball, self.manifold = ball, ball.manifold
@@ -143,7 +143,7 @@ def _shares(starts: Integers) -> Array:
 class GeneralGroups(GroupEvaluator):
     """Logarithms by the manifold's own ``raw_log``. On spaces of rank one their lengths give the mean Hessian."""
 
-    hessian = "not at all"
+    hessian = "none"
 
     def clip(self, records: Array, starts: Integers) -> GroupPass:
         records[:], logs = self.ball.clip_with_logs(records)
@@ -232,7 +232,7 @@ class CompiledGroups(GroupEvaluator):
         self.evaluator.add_up(points, contiguous(records), NO_WEIGHTS, starts, radius, rows)
         sums, reach = _shares(starts)[:, None] * segment_sums(rows[:, :-1], blocks), segment_maxima(rows[:, -1], blocks)
         log, (square, hessian) = self.evaluator.logs(points, sums), self.evaluator.others(points, sums)
-        if self.hessian == "in full":
+        if self.hessian == "full":
             step = newton_steps(log, hessian)
         else:
             step = (spd_step if isinstance(self.manifold, SPD) else scaled_step)(log, square, hessian)

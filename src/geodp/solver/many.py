@@ -167,7 +167,7 @@ def group_means(
     goal = None if tolerance is None else checked_tolerance(tolerance)
     evaluator = best_group_evaluator(ball, len(records)) if kind is None else kind(ball)
     # few records are often less symmetric about their mean than many, so steps with the average Hessian need more passes
-    least = (least_passes(ball, evaluator.hessian) + 2 * (evaluator.hessian != "in full")) if steady else 1
+    least = (least_passes(ball, evaluator.hessian) + 2 * (evaluator.hessian != "full")) if steady else 1
     out = Means(np.empty((count, *manifold.point_shape)), np.empty(count), np.empty(count, dtype=np.int64))
 
     def work(part: tuple[int, int]) -> None:

@@ -120,7 +120,7 @@ def as_words(records: Array) -> Words:
     return records.reshape(len(records), math.prod(records.shape[1:])).view(np.uint64)
 
 
-HessianKnown = Literal["not at all", "its mean over directions", "in full"]
+HessianKnown = Literal["none", "mean", "full"]
 
 
 class Evaluator(ABC):
@@ -131,7 +131,7 @@ class Evaluator(ABC):
     """
 
     #: How much passes say about the Hessian: the more, the fewer passes are needed.
-    hessian: HessianKnown = "not at all"
+    hessian: HessianKnown = "none"
 
     def __init__(self, manifold: Manifold, extent: float = math.inf) -> None:
         # no record will be farther than the extent from the point it is seen from
@@ -482,7 +482,7 @@ class SmallSPD(GroupedEvaluator, _CompiledSPD):
     def __init__(self, manifold: Manifold, extent: float = math.inf) -> None:
         super().__init__(manifold, extent)
         self.k = manifold.point_shape[0]
-        self.hessian = "in full" if self.k == 2 else "its mean over directions"
+        self.hessian = "full" if self.k == 2 else "mean"
         # no eigenvalue of a logarithm is larger than its length
         # of 2x2 matrices eigenvalues are as quick as a polynomial of higher degree
         degrees = {degree: length for degree, length in ARTANH.items() if self.k == 3 or degree < 25}
@@ -532,7 +532,7 @@ _ROTATED = 12
 class SPDCompiled(_CompiledSPD):
     """Matrices of any size, without eigen-decompositions of records."""
 
-    hessian = "its mean over directions"
+    hessian = "mean"
 
     def move(self, ball: Ball, p: Array, step: Array) -> Array:
         k = len(p)
@@ -568,7 +568,7 @@ class SPDCompiled(_CompiledSPD):
 class SPDLarge(Evaluator):
     """Few matrices of any size, or no compiler: the manifold's own logarithm, and the Hessian from its spectrum."""
 
-    hessian = "its mean over directions"
+    hessian = "mean"
 
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         logs, vectors = log_of_whitened(cholesky(p)[1], p, records)
@@ -605,7 +605,7 @@ class Spheres(GroupedEvaluator):
     def __init__(self, manifold: Sphere, extent: float = math.inf) -> None:
         super().__init__(manifold, extent)
         self.sphere = manifold
-        self.hessian = "in full" if manifold.d == 2 else "its mean over directions"
+        self.hessian = "full" if manifold.d == 2 else "mean"
         self.columns = manifold.d + 6 + 6 * (manifold.d == 2)
         self._series = _series(2, ARCS, extent / manifold.radius)
 
@@ -635,7 +635,7 @@ class Rotations3(GroupedEvaluator):
     """Rotations of space, with Newton's step."""
 
     columns = 13
-    hessian = "in full"
+    hessian = "full"
 
     def __init__(self, manifold: Manifold, extent: float = math.inf) -> None:
         super().__init__(manifold, extent)
@@ -666,7 +666,7 @@ def _scaled_log(log: Array, hessian: Array) -> Array:
 class HyperbolicCompiled(GroupedEvaluator):
     """Hyperbolic spaces of any dimension."""
 
-    hessian = "its mean over directions"
+    hessian = "mean"
 
     def __init__(self, manifold: Manifold, extent: float = math.inf) -> None:
         super().__init__(manifold, extent)
@@ -691,7 +691,7 @@ class HyperbolicCompiled(GroupedEvaluator):
 class ShapesCompiled(CompiledEvaluator):
     """Shapes of landmarks in the plane."""
 
-    hessian = "its mean over directions"
+    hessian = "mean"
 
     def run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
         from geodp.solver import lane_kernels
@@ -716,7 +716,7 @@ def _quarter_turn(configurations: Array) -> Array:
 class GrassmannCompiled(CompiledEvaluator):
     """Subspaces of any dimension."""
 
-    hessian = "its mean over directions"
+    hessian = "mean"
 
     def run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
         from geodp.solver import lane_kernels
@@ -737,7 +737,7 @@ class GrassmannCompiled(CompiledEvaluator):
 class RankOne(GeneralEvaluator):
     """Spaces of rank one: the manifold's own logarithm, and the Hessian from its lengths."""
 
-    hessian = "its mean over directions"
+    hessian = "mean"
 
     def from_logs(self, p: Array, logs: Array, weights: Array | None) -> Pass:
         found = super().from_logs(p, logs, weights)
