@@ -37,6 +37,7 @@ nitpick_ignore_regex = [
         r"ArrayLike|Array|NDArray|Any|Bound|Progress|Callable|Iterator|Decimal|datetime|Generator|Path|ABC|NamedTuple|ValueError|"
         r"TypeError|optional|np\.\w+|Function|T|Literal|Fraction|int|float|str|bool|dict|list|tuple|None|object|bytes|range|type|"
         r"arb|acb|arb_mat|acb_mat|geodp\.manifolds\.registry\._Kind|geodp\.release\.(Mean)?Options|MechanismName|"
+        r"\w*Options|Flow|Change|Labels|UnitIn|geodp\.estimator\.common\.PrivateEstimator|geodp\.receipt\.Receipts|geodp\.privacy\.amounts\.Numbers|geodp\.programs\.clusters\.Blocks|"
         r"(geodp\.records\.dataset\.)?DatasetOptions|geodp\.records\.sources\.Columns|Number|"
         r"Family|PrivacyLossDistribution|geodp\.privacy\.(groups|risk\.Costed)",
     ),
@@ -49,7 +50,6 @@ myst_url_schemes = ["http", "https", "mailto"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_type_aliases = {"ArrayLike": "ArrayLike"}  # otherwise NumPy's whole definition is shown
-autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 add_module_names = False
 

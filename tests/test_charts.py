@@ -11,7 +11,6 @@ import mpmath
 import numpy as np
 import pytest
 from cases import MANIFOLDS, longer, random_points
-from geodp.statistics.mean import FrechetMean
 from pyriemann.geometry.distance import distance_logchol
 from pyriemann.geometry.mean import mean_logchol
 from scipy.spatial.transform import Rotation
@@ -22,6 +21,7 @@ from geodp import Ball, Correlation, Euclidean, Poses, Product, Rotations, Simpl
 from geodp.inputs import Array
 from geodp.manifolds import FlatChart
 from geodp.noise import exact
+from geodp.statistics.frechet import Mean
 
 FLAT = [manifold for manifold in MANIFOLDS if isinstance(manifold, FlatChart)]
 
@@ -119,12 +119,12 @@ def test_a_private_mean_keeps_digits_that_its_matrix_would_lose() -> None:
     values = []
     for last in (edge, manifold.origin):
         x[-1] = last
-        values.append(FrechetMean(ball).compute(x, n))
+        values.append(Mean(ball).compute(x, n))
     moved = float(manifold.raw_dist(*values))
     assert moved == pytest.approx(float(np.asarray(manifold.dist(edge, manifold.origin))) / n, rel=1e-9)
-    assert np.linalg.vector_norm(manifold.raw_position(values[0]) - manifold.raw_chart(edge)) <= FrechetMean(ball).tolerance
+    assert np.linalg.vector_norm(manifold.raw_position(values[0]) - manifold.raw_chart(edge)) <= Mean(ball).tolerance()
     read = manifold.raw_chart(manifold.raw_readable(values[1])) - manifold.raw_position(values[1])
-    assert np.linalg.vector_norm(read) > 10.0 * FrechetMean(ball).tolerance
+    assert np.linalg.vector_norm(read) > 10.0 * Mean(ball).tolerance()
 
 
 # ---------------------------------------------------------------------- all flat charts
@@ -169,6 +169,24 @@ def test_people_see_points_and_never_the_coordinates_that_are_kept(manifold: geo
     shown += [geodp.private_mean(x, ball, epsilon=1.0, simulate=rng).value, geodp.Laplace(manifold, 0.1).sample(x[0], 3, rng)]
     assert all(np.abs(points).max() < 1e6 for points in shown)
     assert all(manifold.valid(points).all() for points in shown)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("manifold", longer([*FLAT, Poses()], FLAT[3:]), ids=repr)
+def test_records_of_any_values_are_read_without_a_word(manifold: geodp.Manifold) -> None:
+    """Also records with the mark of kept coordinates, which nobody should have; the mean is that of the others."""
+    rng = np.random.default_rng(17)
+    shape = (100, *manifold.point_shape)
+    bad = [size * rng.uniform(-1.0, 1.0, size=shape) for size in (1.79e308, 1e200, 1.0, 1e-320)]
+    bad += [np.full(shape, value) for value in (0.0, -1.0, np.nan, np.inf)]
+    marked = np.concatenate(bad[:3])
+    marked.reshape(len(marked), -1)[:, -1] = 2.0**1000
+    good = random_points(manifold, 200, rng, 0.5)
+    ball = Ball(manifold, manifold.origin, 1.0)
+    for x in (np.concatenate([*bad, good]), np.concatenate([marked, good])):
+        assert manifold.valid(geodp.private_mean(x, ball, epsilon=1.0, coverage=0.1).value)
+        assert manifold.valid(geodp.frechet_means(x, ball, np.arange(len(x)) % 2).points).all()
+        assert float(np.asarray(manifold.dist(manifold.origin, geodp.frechet_mean(x, ball).point))) <= 1.0 + 1e-9
 
 
 # ---------------------------------------------------------------------- compositions

@@ -440,13 +440,14 @@ def test_the_privacy_is_divided_over_the_groups_of_a_person(privacy: dict[str, f
         assert each.n == 10 or labels == "private"
     assert release.cost.meets(release.privacy)
     assert not release.cost.meets(next(iter(release.values())).privacy)
-    assert release.neighbours == "replace one person"
-    assert "a person may be in all of them, and each has 1/4 of the privacy" in str(release)
+    assert release.neighbours == ("replace one person, who keeps their group" if labels == "public" else "replace one person")
+    assert "a person may be in every group, so each has 1/4 of the privacy" in str(release)
     again = GroupedRelease.from_json(release.to_json())
     assert str(again) == str(release)
     stored = json.loads(release.to_json())
-    with pytest.raises(ValueError, match="not the JSON text of releases by group"):
-        GroupedRelease.from_json(json.dumps(stored | {"unit_in": "one group"}))
+    stored["request"]["divided"] = 2
+    with pytest.raises(ValueError, match="this is not the JSON text of"):
+        GroupedRelease.from_json(json.dumps(stored))
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -470,7 +471,7 @@ def test_in_each_group_a_person_has_the_records_of_that_group(kind: str, kept: b
 
 def test_private_labels_say_which_group_a_person_is_in() -> None:
     who = OVERLAP | {"labels": "private", "groups": list("wxyz")}
-    assert "a person is in the group of their first record" in str(private_mean(SPREAD, BALL, 1.0, **who))
+    assert "a person counts in the group of their first record" in str(private_mean(SPREAD, BALL, 1.0, **who))
     assert "first record" not in str(private_mean(SPREAD, BALL, 1.0, by=OVERLAP["by"], labels="private", groups=list("wxyz")))
 
 

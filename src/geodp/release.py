@@ -1,6 +1,6 @@
 """The path from private records to a release with a receipt: the only place where records, noise and budget meet.
 
-:func:`run` checks the budget, computes the first values, charges the budget, draws, and writes the receipt, in this order. A
+``run`` checks the budget, computes the first values, charges the budget, draws, and writes the receipt, in this order. A
 crash after the charge loses budget, never privacy. What needs several looks at the records computes the later values after the
 charge.
 

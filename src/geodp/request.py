@@ -9,12 +9,12 @@ be wrong, so that nothing fails after a charge.
 *Parts.* A request may hold a noisy count (where the number of records is private) and a coverage; each is a request of its own
 with a part of the privacy, and their costs add up.
 
-*Flows.* :meth:`Request.flow` is a generator that yields plans whose statistics are to be computed and drawn, and receives what
-was drawn. It knows neither records nor noise nor budget. :mod:`geodp.release` advances it with records, and a receipt is read by
-advancing it with the stored draws.
+*Flows.* :meth:`geodp.Request.flow` is a generator that yields plans whose statistics are to be computed and drawn, and receives
+what was drawn. It knows neither records nor noise nor budget. :mod:`geodp.release` advances it with records, and a receipt is
+read by advancing it with the stored draws.
 
 *Chains.* Some statistics take several requests about all of the records one after the other, each made from what the earlier
-ones released, such as a ball and a mean in it. :meth:`Request.steps` yields them and receives their releases.
+ones released, such as a ball and a mean in it. ``Statistic.steps`` yields them and receives their releases.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class InFoundBall(Statistic):
     """A statistic in a ball that is found first with a part of the privacy: see the module."""
 
     start: Ball | Manifold
-    #: The statistic, in the ball of :func:`start_of`.
+    #: The statistic, in the ball of ``start_of``.
     then: Statistic
     #: The part of the privacy for the search.
     find: float = 0.2

@@ -90,9 +90,7 @@ class Dataset:
         How columns become points, as for :func:`geodp.files.read_records`. Arrays whose rows are not yet points, such as upper
         triangles, need a ``layout``. The columns of ``unit`` and ``by`` hold no coordinates. An ``atlas`` is a public image of
         the number of the region of each voxel: the regions are then the groups (``by="region"``), and voxels of region 0 are
-        left out.
-
-    Labels with an index, such as a column of another data frame, find their records by it.
+        left out. Labels with an index, such as a column of another data frame, find their records by it.
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere, private_mean

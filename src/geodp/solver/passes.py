@@ -274,7 +274,8 @@ def flat_coordinates(flat: FlatChart, ball: Ball, records: Array) -> Array:
     """The coordinates of the clipped records, less those of the centre, with the same work for every record."""
     with np.errstate(all="ignore"):
         away = flat.raw_reading(records) - flat.raw_position(ball.center)
-    return shortened(np.where(np.isfinite(away).all(axis=-1, keepdims=True), away, 0.0), ball.radius)
+        finite = np.isfinite(np.linalg.vector_norm(away, axis=-1, keepdims=True))
+    return shortened(np.where(finite, away, 0.0), ball.radius)
 
 
 def moved_in_chart(flat: FlatChart, ball: Ball, points: Array, steps: Array) -> Array:
