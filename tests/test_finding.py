@@ -47,7 +47,7 @@ from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
 from geodp.privacy.splitting import split
 from geodp.programs.ball import BallRelease, plan_search, possible_radii
 from geodp.statistics.average import Average, averaging_space
-from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond
+from geodp.statistics.counts import NormalCoordinates, beyond
 from geodp.statistics.coverage import Coverage
 from geodp.statistics.frechet import Mean
 from geodp.testing import random_points
@@ -175,9 +175,6 @@ def test_one_record_changes_every_count_by_at_most_one(manifold: Manifold) -> No
         assert np.abs(np.subtract(beyond(x, ball, radii, len(x)), beyond(y, ball, radii, len(y)))).max() <= 1
         counts = [Coverage(ball).compute(data, 40) for data in (x, y)]
         assert np.abs(counts[0] - counts[1]).max() <= 1.0
-        means = [TangentMean(ball).compute(data, 40) for data in (x, y)]
-        allowed = TangentMean(ball).sensitivity(40) + 2.0 * TangentMean(ball).tolerance()
-        assert np.linalg.vector_norm(means[0] - means[1]) <= allowed
 
 
 @every_compact
@@ -258,10 +255,19 @@ def test_coverage_tells_a_column_that_was_read_wrongly() -> None:
     x[:700] = -1.0
     x[700:1000] *= 1e6
     release = private_coverage(x, ball, epsilon=0.5)
+<<<<<<< HEAD
     reach = 2.0 * release.error_quantile(1.0 - 1e-9)  # a decoded number is off by less than twice what the point is
     assert abs(release.valid - 1300) <= reach
     outer = release.statistic.outer
     assert abs(release.moved - 0.15 * (outer - ball.radius)) <= reach / 2000 * (outer - ball.radius)
+=======
+    reach = release.error_quantile(1.0 - 1e-9)
+    assert abs(release.valid - 1300) <= 4.0 * release.valid_margin <= 200
+    gap = release.statistic.outer - ball.radius
+    assert (
+        abs(release.moved - 300 / 2000 * gap) <= reach / 2000 * gap
+    )  # those far away count as if they were on the second radius
+>>>>>>> answers
     assert reach < 200
     assert "check which columns were read" in release.verdict()
     assert Release.from_json(release.to_json()).to_json() == release.to_json()
