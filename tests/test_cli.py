@@ -297,11 +297,7 @@ def test_every_release_is_written_drawn_charged_and_read_back(
 
 def test_one_record_is_enough_where_the_law_exists(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", [[0.0, 0.0, 1.0]])
-<<<<<<< HEAD
-    assert json.loads(run("mean", tmp_path / "one.npy", *SPHERE, "-e", 1, "--json", "--anyway").stdout)["n"] == 1
-=======
     assert json.loads(run("mean", tmp_path / "one.npy", *SPHERE, "-e", 1, "--anyway", "--json").stdout)["n"] == 1
->>>>>>> answers
 
 
 # ---------------------------------------------------------------------- budget, plan, check, demo
@@ -449,12 +445,8 @@ def test_a_wrong_column_does_not_become_a_confident_answer(tmp_path: Path) -> No
     assert said(*right, "--coverage", "0.1").startswith("  verdict     precise")
     assert "careful" not in said(*right, "--coverage", "0.1")
     assert said(*wrong, "--coverage", "0.1").startswith("  verdict     careful: many records are outside of the ball")
-<<<<<<< HEAD
-    assert said(*wrong).endswith("what clipping did was not measured")
-=======
     assert said(*wrong).startswith("  verdict     careful: many records are outside of the ball"), "without being asked"
     assert said(*wrong, "--coverage", "0").endswith("what clipping did was not measured")
->>>>>>> answers
 
 
 def test_check_takes_a_ball_that_was_found(tmp_path: Path) -> None:
@@ -597,16 +589,10 @@ def test_bad_input_to_mean_is_one_sentence_and_charges_nothing(case: str, here: 
 def test_past_the_existence_of_the_law_the_release_is_drawn_in_the_tangent_space_and_says_nothing(
     file: str, epsilon: float, here: Path
 ) -> None:
-<<<<<<< HEAD
-    asked = mean(here / file, manifold="SPD(3)", radius=1.0, epsilon=epsilon)
-    assert "nothing was released or charged" in fails(*asked)
-    done = run(*asked, "--anyway")
-=======
     arguments = mean(here / file, manifold="SPD(3)", radius=1.0, epsilon=epsilon)
     assert "nothing was released or charged, because" in fails(*arguments)
     assert "; --anyway releases it nevertheless" in fails(*arguments)
     done = run(*arguments, "--anyway")
->>>>>>> answers
     assert done.exit_code == 0
     assert "mechanism   tangent Laplace, scale" in done.stdout
     assert "this release says nothing about the data: its expected error exceeds the radius of the ball" in done.stdout

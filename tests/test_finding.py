@@ -255,19 +255,12 @@ def test_coverage_tells_a_column_that_was_read_wrongly() -> None:
     x[:700] = -1.0
     x[700:1000] *= 1e6
     release = private_coverage(x, ball, epsilon=0.5)
-<<<<<<< HEAD
-    reach = 2.0 * release.error_quantile(1.0 - 1e-9)  # a decoded number is off by less than twice what the point is
-    assert abs(release.valid - 1300) <= reach
-    outer = release.statistic.outer
-    assert abs(release.moved - 0.15 * (outer - ball.radius)) <= reach / 2000 * (outer - ball.radius)
-=======
     reach = release.error_quantile(1.0 - 1e-9)
     assert abs(release.valid - 1300) <= 4.0 * release.valid_margin <= 200
     gap = release.statistic.outer - ball.radius
     assert (
         abs(release.moved - 300 / 2000 * gap) <= reach / 2000 * gap
     )  # those far away count as if they were on the second radius
->>>>>>> answers
     assert reach < 200
     assert "check which columns were read" in release.verdict()
     assert Release.from_json(release.to_json()).to_json() == release.to_json()

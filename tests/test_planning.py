@@ -268,11 +268,7 @@ def test_the_numbers_of_a_plan_stand_below_each_other_and_the_scale_says_what_it
         lines = str(found).splitlines()
         assert lines[1] == f"  mechanism        {found.noise.name}"
         rows, table = lines[2:10], lines[12:]
-<<<<<<< HEAD
-        assert [row[2:17].strip() for row in rows][:3] == ["sensitivity", "noise scale", "likely error"]
-=======
         assert [row[2:17].strip() for row in rows][:4] == ["sensitivity", "noise scale", "likely error", "worst case"]
->>>>>>> answers
         for row in rows:
             assert re.fullmatch(r"  \S.{14}  [0-9].*", row), row
         assert lines[10] == f"  verdict          {found.verdict()}"

@@ -70,16 +70,6 @@ FIELDS: dict[str, tuple[Schema, str]] = {
         _object(dict.fromkeys(_ERRORS, NUMBER)),
         "Distances to the true value: a bound on the expected one, and quantiles by their probability.",
     ),
-<<<<<<< HEAD
-    "clipping": (_either(NUMBER, NONE), "With probability 0.95 clipping moved the mean by at most this; null if not measured."),
-    "total_error": (
-        _object({f"{q:g}": _either(NUMBER, NONE) for q in QUANTILES}),
-        "Distances to the mean of the records, clipping counted, by their probability; null if clipping was not measured.",
-    ),
-    "valid": ({"type": "integer", "minimum": 0}, "About how many records are points of the manifold."),
-    "moved": (NUMBER, "About how far clipping moved a record, on average."),
-    "outer": (POSITIVE, "Records beyond this radius count as if they were on it."),
-=======
     "clipping": (
         _either(NUMBER, NONE),
         "With probability 95% clipping moved the mean by at most this; null where it was not measured.",
@@ -88,7 +78,6 @@ FIELDS: dict[str, tuple[Schema, str]] = {
         _object({f"{q:g}": _either(NUMBER, NONE) for q in QUANTILES}),
         "Distances to the mean of the records themselves, noise and clipping together; null where clipping was not measured.",
     ),
->>>>>>> answers
     "verdict": ({"type": "string"}, "What the error means, in a line."),
     "value": (ARRAY, "The released value, in row-major order."),
     "steps": ({"type": "array", "items": LINE, "minItems": 1}, "The releases that it was made of, each with what it spent."),
@@ -107,14 +96,10 @@ FIELDS: dict[str, tuple[Schema, str]] = {
         "Noisy numbers of the records of each cluster in the last round.",
     ),
     "count": (_to("count"), "The noisy count, where the number of records is private."),
-<<<<<<< HEAD
-    "coverage": (_to("coverage"), "Noisy counts: how many records are valid, and how far clipping moved them."),
-=======
     "coverage": (_to("coverage"), "How many records are valid, and how far clipping moved them, with noise."),
     "valid": ({"type": "integer", "minimum": 0}, "About how many records are points of the manifold."),
     "moved": (NUMBER, "About how far clipping moved the records on average, those beyond the second radius as if on it."),
     "outer": (POSITIVE, "The second radius: records beyond it count as if they were on it."),
->>>>>>> answers
     "coverage_share": (POSITIVE | {"maximum": 0.5}, "The part of the privacy that coverage was given."),
     "noise_cost": (_to("cost"), "The cost of the value alone, where a count or coverage is part of the release."),
     "layout": (
@@ -125,29 +110,6 @@ FIELDS: dict[str, tuple[Schema, str]] = {
     "in_units": (_LENGTHS, "Lengths in the units people use, or the factor by which standard deviations change."),
 }
 
-<<<<<<< HEAD
-#: The fields of every receipt, of one with a value, and of other kinds.
-_ALL = ["geodp", "private", "notion", "cost", "neighbours", "dataset", "charge", "request"]
-_ONE = [*_ALL, "numerics", "unit", "n", "manifold", "center", "radius", "draws"]
-_VALUE = [
-    *_ONE,
-    "bound",
-    "mechanism",
-    "sensitivity",
-    "tolerance",
-    "scale",
-    "grid",
-    "projected",
-    "error",
-    "clipping",
-    "total_error",
-    "verdict",
-    "value",
-]
-_MEDIAN = ["value", "distance", "arrived", "approximate_error", "guaranteed_error", "verdict", "steps"]
-_KINDS = {
-    "coverage": [*_VALUE, "valid", "moved", "outer"],
-=======
 #: The fields of every receipt, of one with a value, and of those with fields of their own.
 _ALL = ["geodp", "private", "notion", "cost", "neighbours", "dataset", "charge", "request"]
 _ONE = [*_ALL, "numerics", "unit", "n", "manifold", "center", "radius", "draws"]
@@ -155,7 +117,6 @@ _MEDIAN = ["value", "distance", "arrived", "approximate_error", "guaranteed_erro
 _VALUE = [*_ONE, "bound", "mechanism", "sensitivity", "tolerance", "scale", "grid", "projected", "error"]
 _VALUE += ["clipping", "total_error", "verdict", "value"]
 _OWN = {
->>>>>>> answers
     "ball": [*_ONE, "steps"],
     "clusters": [*_ONE, "reach", "rounds", "scale", "centers", "counts"],
     "coverage": [*_VALUE, "valid", "moved", "outer"],
@@ -212,11 +173,7 @@ def release_schema() -> Schema:
 
 def _receipt(kind: Any) -> Schema:
     """A receipt of one kind of statistic."""
-<<<<<<< HEAD
-    names, hints = _KINDS.get(kind.kind, _VALUE), field_types(kind)
-=======
     names, hints = _OWN.get(kind.kind, _VALUE), field_types(kind)
->>>>>>> answers
     found = {name: _described(name) for name in [*names, *_OPTIONAL]}
     if kind is Count or not kind.of_records:
         found["n"] |= NONE

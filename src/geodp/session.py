@@ -254,14 +254,9 @@ class Session(Shown):
     def summary(self, value: ArrayLike, *, sensitivity: float, **options: Any) -> Release:
         """:func:`geodp.private_summary` of a value that you computed from these records, with a sensitivity that you proved for
         the neighbours of the budget."""
-<<<<<<< HEAD
-        about: Any = {"neighbours": self._protects, "ledger": self.ledger, "dataset": self.dataset}
-        return private_summary(value, self.manifold, sensitivity=sensitivity, **about, **options)
-=======
         whose: Any = {"neighbours": self._protects, "ledger": self.ledger, "dataset": self.dataset}
         # twice the same name is an error, so that no option leads past the budget
         return private_summary(value, self.manifold, sensitivity=sensitivity, **whose, **options)
->>>>>>> answers
 
     def plan(
         self,
