@@ -256,10 +256,13 @@ def test_coverage_tells_a_column_that_was_read_wrongly() -> None:
     x[700:1000] *= 1e6
     release = private_coverage(x, ball, epsilon=0.5)
     reach = release.error_quantile(1.0 - 1e-9)
-    assert abs(release.valid - 1300) <= reach
-    assert abs(release.inside - 1000) <= reach
+    assert abs(release.valid - 1300) <= 4.0 * release.valid_margin <= 200
+    gap = release.statistic.outer - ball.radius
+    assert (
+        abs(release.moved - 300 / 2000 * gap) <= reach / 2000 * gap
+    )  # those far away count as if they were on the second radius
     assert reach < 200
-    assert "about" in str(release)
+    assert "check which columns were read" in release.verdict()
     assert Release.from_json(release.to_json()).to_json() == release.to_json()
 
 
@@ -321,7 +324,7 @@ def test_only_radii_of_balls_with_a_mean_are_on_the_grid() -> None:
         assert all(small < large for large, small in pairwise(radii))
         x = np.tile(center, (50, *(1,) * len(manifold.point_shape)))
         for radius in (radii[0], radii[-1]):
-            private_mean(x, Ball(manifold, center, radius), epsilon=1.0)  # nothing fails later
+            private_mean(x, Ball(manifold, center, radius), epsilon=1.0, anyway=True)  # nothing fails later
 
 
 @pytest.mark.parametrize("n", [1, 2, 10, 100])
@@ -331,7 +334,7 @@ def test_few_records_give_some_ball_and_never_fail(start: Ball | Manifold, n: in
     x = np.tile(manifold.origin, (n, *(1,) * len(manifold.point_shape)))
     x[0] = np.nan
     found = private_ball(x, start, epsilon=0.1)
-    private_mean(x, found.ball, epsilon=0.1)
+    private_mean(x, found.ball, epsilon=0.1, anyway=True)
 
 
 @pytest.mark.parametrize("epsilon", [1e3, 1e100])

@@ -164,7 +164,7 @@ class FoundPlan(ProgramPlan):
     def __str__(self) -> str:
         statistic = self.statistic
         assert isinstance(statistic, InFoundBall)
-        rest = statistic.later(self.request, start_of(statistic.start)).privacy
+        rest = statistic.portions(self.request, self.n).rest
         return f"a ball by {self.search}; then {statistic.then.words} in it, {rest}"
 
 
