@@ -41,7 +41,6 @@ from geodp import (
     Product,
     Sphere,
     audit,
-    auditing,
     frechet_mean,
     private_mean,
     sensitivity,

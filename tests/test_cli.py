@@ -297,7 +297,7 @@ def test_every_release_is_written_drawn_charged_and_read_back(
 
 def test_one_record_is_enough_where_the_law_exists(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", [[0.0, 0.0, 1.0]])
-    assert json.loads(run("mean", tmp_path / "one.npy", *SPHERE, "-e", 1, "--json").stdout)["n"] == 1
+    assert json.loads(run("mean", tmp_path / "one.npy", *SPHERE, "-e", 1, "--anyway", "--json").stdout)["n"] == 1
 
 
 # ---------------------------------------------------------------------- budget, plan, check, demo
@@ -444,8 +444,9 @@ def test_a_wrong_column_does_not_become_a_confident_answer(tmp_path: Path) -> No
     wrong = ["--columns", "age, score", "--layout", "latlon"]
     assert said(*right, "--coverage", "0.1").startswith("  verdict     precise")
     assert "careful" not in said(*right, "--coverage", "0.1")
-    assert said(*wrong, "--coverage", "0.1").startswith("  verdict     careful: only about")
-    assert said(*wrong).endswith("how many records were valid and in the ball was not checked")
+    assert said(*wrong, "--coverage", "0.1").startswith("  verdict     careful: many records are outside of the ball")
+    assert said(*wrong).startswith("  verdict     careful: many records are outside of the ball"), "without being asked"
+    assert said(*wrong, "--coverage", "0").endswith("what clipping did was not measured")
 
 
 def test_check_takes_a_ball_that_was_found(tmp_path: Path) -> None:
@@ -588,7 +589,10 @@ def test_bad_input_to_mean_is_one_sentence_and_charges_nothing(case: str, here: 
 def test_past_the_existence_of_the_law_the_release_is_drawn_in_the_tangent_space_and_says_nothing(
     file: str, epsilon: float, here: Path
 ) -> None:
-    done = run(*mean(here / file, manifold="SPD(3)", radius=1.0, epsilon=epsilon))
+    arguments = mean(here / file, manifold="SPD(3)", radius=1.0, epsilon=epsilon)
+    assert "nothing was released or charged, because" in fails(*arguments)
+    assert "; --anyway releases it nevertheless" in fails(*arguments)
+    done = run(*arguments, "--anyway")
     assert done.exit_code == 0
     assert "mechanism   tangent Laplace, scale" in done.stdout
     assert "this release says nothing about the data: its expected error exceeds the radius of the ball" in done.stdout

@@ -44,7 +44,8 @@ from geodp.privacy.splitting import set_aside, share_of
 from geodp.programs.ball import BallRelease
 from geodp.records.chunks import Stream
 from geodp.records.persons import Persons
-from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond
+from geodp.records.sums import sum_over
+from geodp.statistics.counts import NormalCoordinates, beyond
 from geodp.statistics.coverage import Coverage
 from geodp.statistics.frechet import Mean
 
@@ -117,7 +118,7 @@ def test_all_sources_say_the_same_about_persons(ball: Ball) -> None:
     first = sources[0]
     n, keep = first.count, np.array([0, 3, 4, 11])
     some = np.isin(ids, np.unique(ids)[keep])
-    for statistic in (Mean(ball), TangentMean(ball), Coverage(ball)):
+    for statistic in (Mean(ball), Coverage(ball)):
         whole = statistic.compute(first, n)
         part = statistic.compute(open_persons(x[some], ids[some], ball.manifold), 4)
         for source in sources[:4]:
@@ -126,8 +127,9 @@ def test_all_sources_say_the_same_about_persons(ball: Ball) -> None:
             if source is not first:  # persons are in the order of their first records
                 np.testing.assert_allclose(statistic.compute(source.select(keep), 4), part, atol=1e-9)
     padded = [Coverage(ball).compute(source.select(keep, 3), 7) for source in sources[1:4]]
+    invalid = Coverage(ball).compute(np.full((1, *ball.manifold.point_shape), np.nan), 1)
     for counts in padded:
-        np.testing.assert_allclose(counts, Coverage(ball).compute(sources[1].select(keep), 4), atol=1e-12)
+        np.testing.assert_array_equal(counts, Coverage(ball).compute(sources[1].select(keep), 4) + 3 * invalid)
     radii = ball.radius * np.array([0.2, 0.5, 0.9])
     assert len({tuple(beyond(source, ball, radii, n)) for source in sources[:4]}) == 1
 
@@ -237,8 +239,9 @@ def test_a_record_without_an_id_is_an_invalid_member() -> None:
             assert persons.count == 4
             # an invalid record counts as the centre, which is zero
             expected = (x[rows[0]] + x[rows[1]]) / 2 + x[rows[2]]
-            np.testing.assert_allclose(TangentMean(ball).compute(persons, 4), expected / 4)
-            np.testing.assert_array_equal(Coverage(ball).compute(persons, 4), [2, 2])
+            np.testing.assert_allclose(sum_over(persons, Euclidean(2), NormalCoordinates(ball, 4), 4), expected)
+            invalid = Coverage(ball).compute(np.full((1, 2), np.nan), 1)
+            np.testing.assert_array_equal(Coverage(ball).compute(persons, 4), 2 * invalid)
 
 
 def test_no_label_changes_what_the_others_are() -> None:
@@ -448,7 +451,7 @@ def test_bad_input_is_one_sentence(options: dict[str, Any], sentence: str) -> No
 
 def test_a_data_set_says_itself_who_the_records_are() -> None:
     data = Dataset(np.zeros((2, 2)), unit=[1, 2])
-    assert private_mean(data, BALLS[-1], epsilon=1.0).unit == "person"
+    assert private_mean(data, BALLS[-1], epsilon=1.0, anyway=True).unit == "person"
     with pytest.raises(ValueError, match="which has its own settings: leave out unit"):
         private_mean(data, BALLS[-1], epsilon=1.0, unit=[1, 2])
     with pytest.raises(TypeError, match="units"):
@@ -523,7 +526,7 @@ def test_a_budget_takes_what_implies_its_neighbours_and_refuses_the_rest(tmp_pat
     x, ids = np.zeros((6, 2)), [1, 1, 2, 2, 3, 3]
 
     def spend(name: str, **who: Any) -> Release:
-        return private_mean(x, BALLS[-1], epsilon=1.0, ledger=book, dataset=name, **who)
+        return private_mean(x, BALLS[-1], epsilon=1.0, ledger=book, dataset=name, anyway=True, **who)
 
     spend("records")
     spend("records", neighbours="add-remove")
@@ -544,7 +547,8 @@ def test_a_budget_takes_what_implies_its_neighbours_and_refuses_the_rest(tmp_pat
 def test_groups_are_charged_once(tmp_path: Path) -> None:
     book = Ledger(f"sqlite:///{tmp_path / 'budget.db'}")
     book.open("d", 10)
-    release = private_mean(np.zeros((6, 2)), BALLS[-1], epsilon=1.0, by=[0, 0, 1, 1, 2, 2], ledger=book, dataset="d")
+    who: dict[str, Any] = {"by": [0, 0, 1, 1, 2, 2], "ledger": book, "dataset": "d"}
+    release = private_mean(np.zeros((6, 2)), BALLS[-1], epsilon=1.0, **who, anyway=True)
     assert float(book.spent("d")) == 1.0
     (charge,) = book.history("d")
     assert charge.receipt == release.to_json()
@@ -597,10 +601,12 @@ def test_coverage_is_part_of_a_receipt_and_a_receipt_without_it_says_so() -> Non
     x = records_in(BALLS[0], 1000, rng)
     release = private_mean(x, BALLS[0], epsilon=1.0, coverage=0.2)
     assert release.coverage is not None
-    assert abs(release.coverage.inside - int(BALLS[0].contains(x).sum())) <= release.coverage.error_quantile(1.0 - 1e-6)
+    assert abs(release.coverage.valid - int(BALLS[0].manifold.valid(x).sum())) <= 4.0 * release.coverage.valid_margin
     assert release.cost.epsilon == pytest.approx(1.0)
-    assert "are in the ball" in str(release)
-    assert "nothing is known about how many records were valid or in the ball" in str(private_mean(x, BALLS[0], epsilon=1.0))
+    assert f"are points of {BALLS[0].manifold}" in str(release)
+    without = str(private_mean(x, BALLS[0], epsilon=1.0))
+    assert "noise only; clipping unknown" in without
+    assert "what clipping did was not measured" in without
 
 
 @pytest.mark.parametrize("who", [{}, {"unit": np.arange(900) // 3}, {"neighbours": "add-remove"}], ids=lambda who: str(list(who)))
@@ -691,7 +697,8 @@ def test_shares_of_persons_add_up_exactly() -> None:
     x = np.zeros((3000, 2))
     x[::3] = np.nan
     counts = Coverage(BALLS[-1]).compute(open_persons(x, np.repeat(np.arange(1000), 3), Euclidean(2)), 1000)
-    assert counts[0] == 1000 * round(2 / 3 * 2**20) / 2**20
+    invalid = Coverage(BALLS[-1]).compute(x[:1], 1)
+    assert counts.tolist() == (1000 * np.round(invalid / 3 * 2**20) / 2**20).tolist()
 
 
 def test_a_dask_array_of_unknown_blocks_is_refused_before_anything_is_charged(tmp_path: Path) -> None:

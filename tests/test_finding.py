@@ -47,7 +47,7 @@ from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
 from geodp.privacy.splitting import split
 from geodp.programs.ball import BallRelease, plan_search, possible_radii
 from geodp.statistics.average import Average, averaging_space
-from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond
+from geodp.statistics.counts import NormalCoordinates, beyond
 from geodp.statistics.coverage import Coverage
 from geodp.statistics.frechet import Mean
 from geodp.testing import random_points
@@ -175,9 +175,6 @@ def test_one_record_changes_every_count_by_at_most_one(manifold: Manifold) -> No
         assert np.abs(np.subtract(beyond(x, ball, radii, len(x)), beyond(y, ball, radii, len(y)))).max() <= 1
         counts = [Coverage(ball).compute(data, 40) for data in (x, y)]
         assert np.abs(counts[0] - counts[1]).max() <= 1.0
-        means = [TangentMean(ball).compute(data, 40) for data in (x, y)]
-        allowed = TangentMean(ball).sensitivity(40) + 2.0 * TangentMean(ball).tolerance()
-        assert np.linalg.vector_norm(means[0] - means[1]) <= allowed
 
 
 @every_compact
@@ -259,10 +256,13 @@ def test_coverage_tells_a_column_that_was_read_wrongly() -> None:
     x[700:1000] *= 1e6
     release = private_coverage(x, ball, epsilon=0.5)
     reach = release.error_quantile(1.0 - 1e-9)
-    assert abs(release.valid - 1300) <= reach
-    assert abs(release.inside - 1000) <= reach
+    assert abs(release.valid - 1300) <= 4.0 * release.valid_margin <= 200
+    gap = release.statistic.outer - ball.radius
+    assert (
+        abs(release.moved - 300 / 2000 * gap) <= reach / 2000 * gap
+    )  # those far away count as if they were on the second radius
     assert reach < 200
-    assert "about" in str(release)
+    assert "check which columns were read" in release.verdict()
     assert Release.from_json(release.to_json()).to_json() == release.to_json()
 
 
@@ -324,7 +324,7 @@ def test_only_radii_of_balls_with_a_mean_are_on_the_grid() -> None:
         assert all(small < large for large, small in pairwise(radii))
         x = np.tile(center, (50, *(1,) * len(manifold.point_shape)))
         for radius in (radii[0], radii[-1]):
-            private_mean(x, Ball(manifold, center, radius), epsilon=1.0)  # nothing fails later
+            private_mean(x, Ball(manifold, center, radius), epsilon=1.0, anyway=True)  # nothing fails later
 
 
 @pytest.mark.parametrize("n", [1, 2, 10, 100])
@@ -334,7 +334,7 @@ def test_few_records_give_some_ball_and_never_fail(start: Ball | Manifold, n: in
     x = np.tile(manifold.origin, (n, *(1,) * len(manifold.point_shape)))
     x[0] = np.nan
     found = private_ball(x, start, epsilon=0.1)
-    private_mean(x, found.ball, epsilon=0.1)
+    private_mean(x, found.ball, epsilon=0.1, anyway=True)
 
 
 @pytest.mark.parametrize("epsilon", [1e3, 1e100])

@@ -157,8 +157,9 @@ class _Goal:
     def _cost(self, candidate: Candidate, ratio: float) -> Cost:
         assert candidate.ratio  # raises if this notion has none
         manifold = self.statistic.codomain
-        make = intrinsic_cost if candidate.kind == "intrinsic" else lambda m, *rest: tangent_cost(m.dim, *rest)
-        return make(manifold, candidate.family, ratio)
+        if candidate.kind == "intrinsic":
+            return intrinsic_cost(manifold, candidate.family, ratio)
+        return tangent_cost(manifold.dim, candidate.family, ratio)
 
     def _largest_scale(self, candidate: Candidate) -> float:
         """The largest scale whose error is at most the goal's."""

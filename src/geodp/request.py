@@ -394,6 +394,10 @@ class Request:
     def release(self, x: Any, **options: Any) -> Any:
         """The release of records ``x``, or of a :class:`geodp.Dataset`; ``options`` are a ``ledger`` and a ``dataset`` in it or a
         generator to ``simulate`` with, ``progress``, and whose the records are."""
+        if self.is_part or self.group:
+            raise ValueError(
+                "a part of a request is not released by itself, because the whole settles how many members there are"
+            )
         return import_module("geodp.release").release_of(self, x, **options)
 
     # ------------------------------------------------------------------ flows

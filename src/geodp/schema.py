@@ -70,6 +70,14 @@ FIELDS: dict[str, tuple[Schema, str]] = {
         _object(dict.fromkeys(_ERRORS, NUMBER)),
         "Distances to the true value: a bound on the expected one, and quantiles by their probability.",
     ),
+    "clipping": (
+        _either(NUMBER, NONE),
+        "With probability 95% clipping moved the mean by at most this; null where it was not measured.",
+    ),
+    "total_error": (
+        _object({f"{q:g}": _either(NUMBER, NONE) for q in QUANTILES}),
+        "Distances to the mean of the records themselves, noise and clipping together; null where clipping was not measured.",
+    ),
     "verdict": ({"type": "string"}, "What the error means, in a line."),
     "value": (ARRAY, "The released value, in row-major order."),
     "steps": ({"type": "array", "items": LINE, "minItems": 1}, "The releases that it was made of, each with what it spent."),
@@ -88,7 +96,10 @@ FIELDS: dict[str, tuple[Schema, str]] = {
         "Noisy numbers of the records of each cluster in the last round.",
     ),
     "count": (_to("count"), "The noisy count, where the number of records is private."),
-    "coverage": (_to("coverage"), "Noisy counts of records that are valid and in the ball."),
+    "coverage": (_to("coverage"), "How many records are valid, and how far clipping moved them, with noise."),
+    "valid": ({"type": "integer", "minimum": 0}, "About how many records are points of the manifold."),
+    "moved": (NUMBER, "About how far clipping moved the records on average, those beyond the second radius as if on it."),
+    "outer": (POSITIVE, "The second radius: records beyond it count as if they were on it."),
     "coverage_share": (POSITIVE | {"maximum": 0.5}, "The part of the privacy that coverage was given."),
     "noise_cost": (_to("cost"), "The cost of the value alone, where a count or coverage is part of the release."),
     "layout": (
@@ -99,14 +110,16 @@ FIELDS: dict[str, tuple[Schema, str]] = {
     "in_units": (_LENGTHS, "Lengths in the units people use, or the factor by which standard deviations change."),
 }
 
-#: The fields of every receipt, of one with a value, and of the programs.
+#: The fields of every receipt, of one with a value, and of those with fields of their own.
 _ALL = ["geodp", "private", "notion", "cost", "neighbours", "dataset", "charge", "request"]
 _ONE = [*_ALL, "numerics", "unit", "n", "manifold", "center", "radius", "draws"]
-_VALUE = [*_ONE, "bound", "mechanism", "sensitivity", "tolerance", "scale", "grid", "projected", "error", "verdict", "value"]
 _MEDIAN = ["value", "distance", "arrived", "approximate_error", "guaranteed_error", "verdict", "steps"]
-_PROGRAMS = {
+_VALUE = [*_ONE, "bound", "mechanism", "sensitivity", "tolerance", "scale", "grid", "projected", "error"]
+_VALUE += ["clipping", "total_error", "verdict", "value"]
+_OWN = {
     "ball": [*_ONE, "steps"],
     "clusters": [*_ONE, "reach", "rounds", "scale", "centers", "counts"],
+    "coverage": [*_VALUE, "valid", "moved", "outer"],
     "median": [*_ONE, *_MEDIAN],
 }
 _OPTIONAL = [*Parameters.__annotations__, "count", "coverage", "coverage_share", "noise_cost", "layout", "norm", "in_units"]
@@ -160,7 +173,7 @@ def release_schema() -> Schema:
 
 def _receipt(kind: Any) -> Schema:
     """A receipt of one kind of statistic."""
-    names, hints = _PROGRAMS.get(kind.kind, _VALUE), field_types(kind)
+    names, hints = _OWN.get(kind.kind, _VALUE), field_types(kind)
     found = {name: _described(name) for name in [*names, *_OPTIONAL]}
     if kind is Count or not kind.of_records:
         found["n"] |= NONE

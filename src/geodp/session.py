@@ -24,9 +24,9 @@ from geodp.programs.ball import BallRelease, private_ball
 from geodp.programs.chain import ChainPlan, plan_chain
 from geodp.programs.kmeans import private_kmeans
 from geodp.programs.median import private_median
-from geodp.receipt import Release, receipt_from_json
+from geodp.receipt import ChainRelease, Release, receipt_from_json
 from geodp.records.dataset import Dataset, DatasetOptions
-from geodp.release import Account, AccountOptions, protection, takes
+from geodp.release import COVERAGE, Account, AccountOptions, protection, takes
 from geodp.request import Count, Plan, Request
 from geodp.showing import Row, Shown, as_html, table_html
 from geodp.statistics.average import private_average
@@ -42,8 +42,9 @@ R = TypeVar("R")
 
 #: What a method takes in place of the records and of where they are.
 _PLACES: dict[str, tuple[str, ...]] = {"ball": ("ball",), "start": ("radius", "center"), "manifold": ()}
+_NO_BALL = "no ball was found yet: find one with session.ball(), or give ball=, chosen without looking"
 #: Options that a session gives itself.
-_OWN = {*AccountOptions.__annotations__, *DatasetOptions.__annotations__}
+_OWN = {*AccountOptions.__annotations__, *DatasetOptions.__annotations__} - {"anyway"}
 
 
 class Method(Generic[P, R]):
@@ -83,7 +84,14 @@ def _bound(session: Session, entry: Entry) -> Callable[..., Any]:
 
     @wraps(function)
     def release(*arguments: Any, **options: Any) -> Any:
-        place = session._place(entry, *(options.pop(name, None) for name in _PLACES[entry.place]))
+        given = [options.pop(name, None) for name in _PLACES[entry.place]]
+        place = session._place(entry, *given)
+        if place is None and "outer" not in taken:
+            raise ValueError(_NO_BALL)
+        if place is None:
+            place = session.manifold  # a ball is found first
+        elif given == [None] and options.get("coverage") is None and "coverage" in taken:
+            options["coverage"] = COVERAGE  # nobody knows whether a ball that was found holds the records
         found = function(
             session.data if entry.by_group else session._everyone,
             place,
@@ -92,8 +100,7 @@ def _bound(session: Session, entry: Entry) -> Callable[..., Any]:
             dataset=session.dataset,
             **options,
         )
-        if isinstance(found, BallRelease):
-            session._found = found.ball
+        session._found = _ball_in(found) or session._found
         return found
 
     kept = [each for name, each in list(taken.items())[2:] if name not in _OWN]
@@ -108,8 +115,8 @@ class Session(Shown):
     """Private records, one budget that every release is charged to, and what was released.
 
     Methods are named after the ``private_*`` functions and take the same options: the privacy first, then what each function
-    says. A mean, a variance, a covariance and a coverage are of the ball that :meth:`ball` found last, or of ``ball=``. Printing
-    a session shows the budget and all releases; notebooks show two tables.
+    says. A mean, a variance, a covariance and a coverage are of the ball that was found last, or of ``ball=``. A mean finds a
+    ball if there is none yet. Printing a session shows the budget and all releases; notebooks show two tables.
 
     *What is guaranteed*: everything released from the session together keeps the privacy of its total, however each release was
     chosen (:class:`geodp.Ledger`), as long as the same records are released in no other way. *Public*, *private* and
@@ -247,8 +254,9 @@ class Session(Shown):
     def summary(self, value: ArrayLike, *, sensitivity: float, **options: Any) -> Release:
         """:func:`geodp.private_summary` of a value that you computed from these records, with a sensitivity that you proved for
         the neighbours of the budget."""
-        about: Any = {"neighbours": self._protects, "ledger": self.ledger, "dataset": self.dataset, **options}
-        return private_summary(value, self.manifold, sensitivity=sensitivity, **about)
+        whose: Any = {"neighbours": self._protects, "ledger": self.ledger, "dataset": self.dataset}
+        # twice the same name is an error, so that no option leads past the budget
+        return private_summary(value, self.manifold, sensitivity=sensitivity, **whose, **options)
 
     def plan(
         self,
@@ -272,7 +280,10 @@ class Session(Shown):
             options = {"layout": written.layout.name, **options}
         if spread is not None:
             return plan_chain(self._outer(radius, center), records, *privacy, spread=spread, **options)
-        return plan(self._in(ball), records, *privacy, **options)
+        place = self._in(ball)
+        if place is None:
+            raise ValueError(f"{_NO_BALL}; or plan both with a guess of the spread, such as spread=0.5")
+        return plan(place, records, *privacy, **options)
 
     @cached_property
     def _everyone(self) -> Dataset:
@@ -296,15 +307,13 @@ class Session(Shown):
             return self.manifold
         return Ball(self.manifold, self.manifold.origin if center is None else center, radius)
 
-    def _in(self, ball: Ball | None) -> Ball:
+    def _in(self, ball: Ball | None) -> Ball | None:
         """The ball that was given, or else the one that was found last, by this session or by an earlier one."""
         if ball is not None:
             return ball
         if self._found is None:
-            balls = [release.ball for release in self.releases if isinstance(release, BallRelease)]
+            balls = [ball for release in self.releases if (ball := _ball_in(release)) is not None]
             self._found = next((found for found in reversed(balls) if found.manifold == self.manifold), None)
-        if self._found is None:
-            raise ValueError("no ball was found yet: find one with session.ball(), or give ball=, chosen without looking")
         return self._found
 
     # ------------------------------------------------------------------ showing
@@ -330,6 +339,12 @@ class Session(Shown):
         return f"<Session on {self.manifold}, data set {self.dataset!r}>"
 
 
+def _ball_in(release: Any) -> Ball | None:
+    """The ball that was found, alone or with a mean in it."""
+    steps = release.steps if isinstance(release, ChainRelease) else [release]
+    return next((each.ball for each in steps if isinstance(each, BallRelease)), None)
+
+
 def _remove(folder: str, process: int) -> None:
     """Deletes a folder at the end of the process that made it, and not at the end of one that was forked from it."""
     if os.getpid() == process:
@@ -347,6 +362,8 @@ def _cells(entered: tuple[Charge, Any]) -> list[str]:
     """A charge for people: its number, the privacy, what for, what came out and what that means."""
     charge, release = entered
     value, verdict = "" if charge.receipt else "no release is on record", ""
+    if isinstance(release, ChainRelease):
+        release = release.steps[-1]
     if release is not None:
         name, text = release.rows()[0]
         value = f"{name} {text}".replace("\n", "\n" + " " * (len(name) + 1))

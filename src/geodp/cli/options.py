@@ -81,9 +81,10 @@ OPTIONS: dict[str, Option] = {
     "about": Option(str, "center: about the centre of the ball, with less noise; mean: about the mean of the records.", "center"),
     "threshold": Option(float, "From 1 for the median to 3, nearer to the mean: in median distances of the records.", 1.0),
     "guaranteed": Option(bool, "Spend 15% of the privacy on an error bar that always holds.", False, ("--guaranteed",)),
-    "coverage": Option(
-        float, "Part of the privacy, such as 0.05, for noisy counts of valid records and records in the ball.", 0.0
-    ),
+    "coverage": Option(float, "Part of the privacy to measure how many records are valid and what clipping did; 0: none.", 0.05),
+    "outer": Option(float | None, "Without --radius: a public radius about the origin that holds all records. Default: 30."),
+    "find": Option(float | None, "Without --radius: the part of the privacy for the search. Default: by a public rule."),
+    "anyway": Option(bool, "Release even what is likely to say nothing.", False, ("--anyway",)),
     "mechanism": Option(
         str,
         "Where to add the noise: intrinsic (on the manifold), tangent (in the tangent space at the centre), or auto, the one "
@@ -214,6 +215,8 @@ def place_of(found: Path | None, manifold: str | None, center: str, radius: floa
             raise ValueError(
                 "where are the records? Give --ball FILE, found by geodp ball --out FILE, or --manifold and --radius"
             )
+        if radius is None and center != "origin":
+            raise ValueError("a centre goes with a radius about it: give --radius, or leave out --center")
         return Place(parse_manifold(manifold), center, radius)
     if manifold is not None or radius is not None or center != "origin":
         raise ValueError("--ball says where the records are: leave out --manifold, --radius and --center")

@@ -46,7 +46,7 @@ def release_command(entry: Entry) -> Callable[..., None]:
         given |= {name: given.pop(key) for key, name in own.items()}
         ball, manifold, center = given.pop("ball", None), given.pop("manifold"), given.pop("center", "origin")
         radius = given.pop("radius", None) if entry.place == "ball" else given.pop("wide", None)
-        place = place_of(ball, manifold, center, radius, whole=entry.place != "ball")
+        place = place_of(ball, manifold, center, radius, whole=entry.place != "ball" or "outer" in taken)
         privacy_of(*(given[name] for name in PRIVACY))
         check_out(out)
         check_picture(plot)

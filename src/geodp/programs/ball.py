@@ -251,13 +251,13 @@ class Search(ProgramPlan):
 
     def flow(self) -> Flow:
         """Each step looks at the records through what the earlier ones released."""
-        manifold, accepts = self.manifold, self._program.accepts
+        manifold = self.manifold
         median: Median = (yield from descend(self, *self._descent)).median
         center, reach = self._around(median)
         if len(self.steps) == 1:
-            reach = possible_radii(manifold, center, self._radius_of(median), accepts)[0]
+            reach = self._radii(center, self._radius_of(median))[0]
         for step in self.steps[1:]:
-            plan = self.step(Radius.of(self, step, center, reach), step.privacy)
+            plan = self.step(Radius.of(self, step, center, self._radii(center, reach)), step.privacy)
             (drawn,) = yield (plan,)
             reach = plan.statistic.value(drawn)
         return Ball(manifold, center, reach)
@@ -270,6 +270,12 @@ class Search(ProgramPlan):
             center, moved = moved_center(wide_ball(manifold, self.start.center, self.start.radius), away, accepts)
         reach = self.start.radius + moved if isinstance(self.start, Ball) else math.inf
         return center, min(reach, _FARTHEST * median.scale) if median.arrived else reach
+
+    def _radii(self, center: Array, most: float) -> list[float]:
+        """Radii up to ``most`` of balls in which the later request is possible, or at least one that is larger."""
+        manifold, accepts = self.manifold, self._program.accepts
+        widest = self.start.radius if isinstance(self.start, Ball) else math.inf
+        return possible_radii(manifold, center, most, accepts) or possible_radii(manifold, center, widest, accepts)[-1:]
 
     def _radius_of(self, median: Median) -> float:
         """The radius for normal records with that scale: it balances clipping and noise, too."""
@@ -397,9 +403,8 @@ class Radius(Statistic, step=True):
     words = "the radius"
 
     @classmethod
-    def of(cls, search: Search, step: Step, center: Array, reach: float) -> Radius:
+    def of(cls, search: Search, step: Step, center: Array, radii: list[float]) -> Radius:
         manifold = search.manifold
-        radii = possible_radii(manifold, center, reach, search.statistic.accepts)  # type: ignore[attr-defined]
         without_cut_locus = math.isinf(manifold.injectivity_radius)
         wide = Ball(manifold, center, radii[0]) if without_cut_locus else wide_ball(manifold, center, math.inf)
         root = math.sqrt(manifold.curvature)

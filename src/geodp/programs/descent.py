@@ -72,7 +72,9 @@ def start_on(manifold: Manifold, outer: float | None = None) -> Ball | Manifold:
             raise ValueError(f"on {manifold} a search needs no outer radius: leave it out")
         return manifold
     if outer is None and isinstance(manifold, Euclidean):
-        raise ValueError(f"nobody can know how far from 0 points of {manifold} are: give outer=, a radius that holds the records")
+        raise ValueError(
+            f"nobody can know how far from 0 points of {manifold} are: give outer= (or --outer), a radius that holds the records"
+        )
     return Ball(manifold, manifold.origin, OUTER if outer is None else outer)
 
 

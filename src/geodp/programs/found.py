@@ -127,7 +127,7 @@ class InFoundBall(Statistic):
             for each in notions(request.privacy)
             if not (no_epsilon and isinstance(each, PureDP)) and not (no_mu and isinstance(each, GaussianDP))
         ]
-        return portions(self.start, n, kept or [request.privacy], self.find)
+        return portions(self.start, max(1, n), kept or [request.privacy], self.find)
 
     def later(self, request: Request, ball: Ball, sizes: tuple[int, ...]) -> Request:
         """The request for the statistic in the ball that was found."""
@@ -164,7 +164,7 @@ class FoundPlan(ProgramPlan):
     def __str__(self) -> str:
         statistic = self.statistic
         assert isinstance(statistic, InFoundBall)
-        rest = statistic.later(self.request, start_of(statistic.start)).privacy
+        rest = statistic.portions(self.request, self.n).rest
         return f"a ball by {self.search}; then {statistic.then.words} in it, {rest}"
 
 

@@ -180,7 +180,7 @@ def notions(privacy: Privacy) -> list[Privacy]:
 
 def shortage(descent: Descent) -> float:
     """How many times as many records a descent needs to arrive nine times in ten, at least 1; if they spread as usual."""
-    return max(1.0, descent.enough(_usual_spread(descent.place)) / descent.n)
+    return max(1.0, descent.enough(_usual_spread(descent.place)) / max(1, descent.n))
 
 
 def _usual_spread(place: Ball | Manifold) -> float:
