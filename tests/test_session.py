@@ -103,7 +103,7 @@ def test_a_ball_on_another_manifold_is_not_taken(ledger: Ledger) -> None:
     Session(directions(), Sphere(2), ledger=ledger, dataset="study", epsilon=2).ball(epsilon=0.5)
     matrices = Session(np.tile(np.eye(2), (50, 1, 1)), SPD(2), ledger=ledger, dataset="study")
     with pytest.raises(ValueError, match="no ball was found yet"):
-        matrices.mean(epsilon=0.1)
+        matrices.variance(epsilon=0.1)
 
 
 def test_a_receipt_that_geodp_did_not_write_is_listed_and_not_read(ledger: Ledger) -> None:
@@ -206,7 +206,7 @@ def test_a_session_is_not_copied(duplicate: Any) -> None:
         (lambda x, m: Session(x, "Sphere(2)", epsilon=1), "must be a Manifold"),
         (lambda x, m: Session(x, m, dataset="study", epsilon=1), "go together"),
         (lambda x, m: Session(x, m, ledger="budget.db", dataset="study"), "must be a Ledger"),
-        (lambda x, m: Session(x, m, epsilon=1).mean(epsilon=1), "no ball was found yet"),
+        (lambda x, m: Session(x, m, epsilon=1).variance(epsilon=1), "no ball was found yet"),
         (lambda x, m: Session(x, m, epsilon=1).ball(1.0, center=[0.0, 0.0, 1.0]), "give both or neither"),
         (lambda x, m: Session(np.tile(np.eye(2), (9, 1, 1)), SPD(2), epsilon=1).ball(1.0), "start from a wide ball.*radius=30"),
         (lambda x, m: Session(x, m, units=[1] * len(x), epsilon=1), "Session has no option 'units': did you mean unit"),

@@ -114,7 +114,7 @@ class Session(Shown):
     """Private records, one budget that every release is charged to, and what was released.
 
     Methods are named after the ``private_*`` functions and take the same options: the privacy first, then what each function
-    says. A mean, a variance, a covariance and a coverage are of the ball that was found last, or of ``ball=``. A mean finds a ball
+    says. A mean, a variance, a covariance and a coverage are of the ball that was found last, or of ``ball=``. A mean finds one
     if there is none yet. Printing a session shows the budget and all releases; notebooks show two tables.
 
     *What is guaranteed*: everything released from the session together keeps the privacy of its total, however each release was
