@@ -951,3 +951,24 @@ def test_a_paid_release_whose_receipt_cannot_be_kept_is_printed_with_a_warning(
 def test_the_package_runs_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "geodp", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"geodp {geodp.__version__}\n"
+
+
+def test_a_mean_without_a_ball_finds_one_and_is_written_drawn_and_read_back(tmp_path: Path) -> None:
+    x = SPD(2).exp(np.eye(2), SPD(2).tangent(np.eye(2), 0.3 * np.random.default_rng(1).normal(size=(3000, 3))))
+    np.save(tmp_path / "x.npy", x)
+    arguments = ("mean", tmp_path / "x.npy", "-m", "SPD(2)", "-e", 2)
+    done = run(*arguments, "-o", tmp_path / "a.json", "--plot", tmp_path / "a.png", "--outer", 20, "--find", 0.3)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith("PRIVATE MEAN")
+    found = geodp.receipt.receipt_from_json((tmp_path / "a.json").read_text())
+    assert (found.request.statistic.find, found.request.statistic.start.radius, found.request.coverage) == (0.3, 20.0, 0.05)
+    assert found.cost.epsilon <= 2.0
+    assert run("receipt", tmp_path / "a.json").stdout.startswith("PRIVATE MEAN")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert run(*arguments, "-o", tmp_path / "a.parquet").exit_code == 0
+    row = pandas.read_parquet(tmp_path / "a.parquet").iloc[0]
+    assert (row["summary"], row["n"], len(row["value"])) == ("mean", 3000, 4)
+    assert "a centre goes with a radius about it" in fails(*arguments, "-c", "[1, 0, 1]")
+    assert "give the manifold in place of the ball" in fails(*arguments, "-r", 2, "--outer", 30)
+    np.save(tmp_path / "y.npy", x.reshape(-1, 4))
+    assert "give --outer, a radius" in fails("mean", tmp_path / "y.npy", "-m", "Euclidean(4)", "-e", 1)

@@ -21,6 +21,7 @@ import geodp
 from geodp import SPD, Ball, Dataset, Ledger, Session, Sphere
 from geodp.privacy.ledger import BudgetExhausted, LedgerError
 from geodp.programs.ball import BallRelease
+from geodp.receipt import receipt_from_json
 
 NORTH = Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5)
 
@@ -240,3 +241,22 @@ def test_notebooks_show_the_budget_and_the_releases_as_tables() -> None:
     assert html.count("<tr>") == 4 + 1 + 2
     assert "mean on Sphere(2)" in html
     assert "epsilon 1 of 3" in html
+
+
+def test_a_mean_finds_a_ball_if_there_is_none_and_later_releases_are_in_it(ledger: Ledger) -> None:
+    x = SPD(2).exp(np.eye(2), SPD(2).tangent(np.eye(2), 0.3 * np.random.default_rng(1).normal(size=(4000, 3))))
+    session = Session(x, SPD(2), ledger=ledger, dataset="study", epsilon=3)
+    first = session.mean(epsilon=1.0)
+    (charge,) = ledger.history("study")
+    assert ledger.spent("study") == 1
+    assert receipt_from_json(str(charge.receipt)) == first
+    later = session.mean(epsilon=1.0)
+    assert later.ball == first.steps[0].ball == session.variance(epsilon=0.5).ball
+    assert first.coverage is not None
+    assert later.coverage is not None, "nobody knows whether a ball that was found holds the records"
+    named = session.mean(epsilon=0.4, ball=Ball(SPD(2), np.eye(2), 2.0))
+    assert named.coverage is None
+    # another session goes on in the same ball
+    again = Session(x, SPD(2), ledger=ledger, dataset="study")
+    assert again.coverage(epsilon=0.1).ball == first.steps[0].ball
+    assert str(first.value[0, 0])[:4] in str(session).partition("charge 2")[0]
