@@ -1100,7 +1100,6 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     "atlas": st.sampled_from(["good.csv", "no.nii", "folder", ""]),
     "average_bound": st.sampled_from(["3", "3", "0", "-1", "nan", "1e300", "1e-300", "x"]),
     "bound": st.sampled_from(["sharp", "sharp", "reimherr2021", "blunt", ""]),
-    "outer": st.sampled_from(["30", "0", "-1", "nan", "x"]),
     "ledger": st.sampled_from(["sqlite:///cli.db"] * 4) | ledger_urls,
     "dataset": st.sampled_from(["d"] * 4 + ["e", "", "\n", "[bold]"]),
     "out": st.sampled_from(["out.json", "out.json", "folder", "no/where.json", "a" * 300, "/dev/full/x"]),
