@@ -1079,6 +1079,7 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     | manifold_texts.filter(lambda text: len(text) < 200),
     "radius": st.sampled_from(["0.5"] * 6 + ["0", "-1", "nan", "inf", "2", "1e-300", "x"]),
     "outer": st.sampled_from(["0.5", "30", "0", "-1", "nan", "inf", "x"]),
+    "wide": st.sampled_from(["0.5", "30", "0", "-1", "nan", "inf", "x"]),
     "clusters": st.sampled_from(["2"] * 4 + ["1", "0", "-1", "x"]),
     "rounds": st.sampled_from(["1", "3", "0", "101", "-1", "x"]),
     "reach": st.sampled_from(["0.2", "0", "-1", "nan", "1e300", "x"]),
