@@ -27,7 +27,6 @@ from geodp import (
 )
 from geodp.auditing.bounds import least_epsilon
 from geodp.inputs import Array
-from geodp.programs.ball import enough_records, plan_search
 from geodp.records import dataset
 
 #: The chance that an attack accuses a sound mechanism.
@@ -217,11 +216,22 @@ def test_a_planned_chain_errs_about_as_much_as_it_says(outer: Any, spread: float
     assert np.median(errors) >= (plan.expected_error + sampling) / 2.5
 
 
-def test_a_plan_says_how_many_records_the_best_search_needs() -> None:
-    outer = Ball(SPD(3), np.eye(3), 30.0)
-    enough = enough_records(outer, PureDP(0.3))
-    assert plan_search(outer, enough, PureDP(0.3)).steps[0].what == "medians"
-    assert plan_search(outer, enough - 1, PureDP(0.3)).steps[0].what != "medians"
+def test_a_plan_says_from_how_many_records_on_the_search_arrives() -> None:
+    manifold, arrived = SPD(3), []
+    outer = Ball(manifold, np.eye(3), 30.0)
+    enough = int(plan_chain(outer, n=1000, epsilon=1.0, spread=0.5, find=0.5).enough)
+    assert 500 < enough < 1500
+    for n in (enough, enough // 4):
+        found = []
+        for seed in range(8):
+            rng = np.random.default_rng(seed)
+            steps = rng.normal(0.0, 0.5 / np.sqrt(6), (n, 6)) + np.array([5.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+            x = manifold.raw_exp(manifold.origin, manifold.raw_tangent(manifold.origin, steps))
+            ball = private_ball(x, outer, epsilon=0.5, simulate=rng).ball
+            found.append(ball.contains(x).mean() > 0.5 and ball.radius < 2.0)
+        arrived.append(sum(found))
+    assert arrived[0] >= 6
+    assert arrived[1] <= 3
 
 
 def test_no_plan_expects_more_than_the_ball_is_wide() -> None:

@@ -1,9 +1,9 @@
-"""Which mechanism a release takes: the one with the smallest guaranteed error, from public numbers alone, or a sentence."""
+"""Which mechanism a release takes: the one that errs least where values usually are, from public numbers alone, or a sentence."""
 
 from __future__ import annotations
 
 import math
-import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,22 +50,23 @@ def ball_of(manifold: Manifold, part: float = 0.5) -> Ball:
     return Ball(manifold, manifold.origin, part * min(1.0, Ball(manifold, manifold.origin, 1e-3).max_radius))
 
 
-# ---------------------------------------------------------------------- the smallest guaranteed error
+# ---------------------------------------------------------------------- the smallest error where values usually are
 
 
 @every_notion
 @pytest.mark.parametrize("n", [3, 200])
 @pytest.mark.parametrize("manifold", CHOSEN_FROM, ids=repr)
-def test_no_candidate_has_a_guaranteed_error_that_is_one_percent_smaller(manifold: Manifold, n: int, privacy: Privacy) -> None:
+def test_no_candidate_has_a_likely_error_that_is_one_percent_smaller(manifold: Manifold, n: int, privacy: Privacy) -> None:
     measurement = planned(Mean(ball_of(manifold)), n, privacy)
     chosen = measurement.noise
     usable = [candidate.mechanism for candidate in measurement.candidates() if candidate.refusal is None]
     assert chosen.name in [each.name for each in usable]
-    least = min(each.expected_error() for each in usable)
-    assert chosen.expected_error() <= least * 1.01 * (1.0 + 1e-9)
+    least = min(each.likely_error() for each in usable)
+    assert chosen.likely_error() <= least * 1.01 * (1.0 + 1e-9)
     if chosen.kind == "tangent":
-        assert chosen.expected_error() == least, "only an intrinsic one may be a little worse"
-        assert all(each.expected_error() > 1.01 * least for each in usable if each.kind == "intrinsic")
+        assert chosen.likely_error() == least, "only an intrinsic one may be a little worse"
+        assert all(each.likely_error() > 1.01 * least for each in usable if each.kind == "intrinsic")
+    assert all(each.likely_error() <= each.expected_error() * (1.0 + 1e-9) for each in usable), "the worst case is no better"
     assert chosen.cost.meets(privacy)
     assert all(each.cost.meets(privacy) for each in usable)
     assert measurement.noise.expected_error() <= chosen.quick_error() * (1.0 + 1e-9), "the quick bound is a bound"
@@ -85,10 +86,10 @@ def test_a_tie_is_one_percent_wide() -> None:
         def __init__(self, kind: str, error: float) -> None:
             self.kind, self.error = kind, error
 
-        def expected_error(self) -> float:
+        def likely_error(self) -> float:
             return self.error
 
-        quick_error = expected_error
+        quick_error = likely_error
 
     def taken(intrinsic: float, tangent: float) -> str:
         return least_error([Stub("intrinsic", intrinsic), Stub("tangent", tangent)]).kind
@@ -100,7 +101,7 @@ def test_a_tie_is_one_percent_wide() -> None:
 def test_a_pure_mean_of_few_large_matrices_is_drawn_in_the_tangent_space_and_says_that_it_says_nothing(k: int) -> None:
     ball, n = Ball(SPD(k), np.eye(k), 1.0), 5
     planned = plan(ball, n, 1.0)
-    release = private_mean(np.tile(np.eye(k), (n, 1, 1)), ball, 1.0)
+    release = private_mean(np.tile(np.eye(k), (n, 1, 1)), ball, 1.0, anyway=True)
     assert planned.noise.name == release.mechanism == "tangent Laplace"
     assert release.cost.epsilon == 1.0
     assert release.private
@@ -191,14 +192,15 @@ def test_two_unlike_data_sets_get_the_same_noise_object(manifold: Manifold, priv
     spread = random_points(manifold, 30, np.random.default_rng(1), 2.0 * ball.radius)
     spread[:3] = np.nan
     same = np.broadcast_to(ball.center, spread.shape).copy()
-    releases = [private_mean(x, ball, **privacy.parameters(), simulate=np.random.default_rng(1)) for x in (spread, same)]
-    assert releases[0].noise is releases[1].noise, "chosen once for the public numbers"
-    of_value = re.compile(r"[\[\]]|standard deviations along")
-    texts = [[line for line in str(each).splitlines() if not of_value.search(line)] for each in releases]
-    assert texts[0] == texts[1]
-    assert [each.expected_error() for each in releases] == [
-        plan(ball, 30, **privacy.parameters()).expected_error + releases[0].tolerance
-    ] * 2
+    one, other = (
+        private_mean(x, ball, **privacy.parameters(), simulate=np.random.default_rng(1), anyway=True) for x in (spread, same)
+    )
+    assert one.noise is other.noise, "chosen once for the public numbers"
+    assert not np.array_equal(one.draws[0], other.draws[0])
+    exchanged = replace(other, draws=one.draws, made=None)
+    assert str(exchanged) == str(one), "everything else that is said follows from the draw"
+    assert exchanged.to_json() == one.to_json()
+    assert one.plan.expected_error == plan(ball, 30, **privacy.parameters()).expected_error
 
 
 @every_manifold

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,12 +45,9 @@ from geodp.noise.selection import Selection
 from geodp.privacy.cost import SelectionCost
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy
 from geodp.privacy.splitting import split
-from geodp.programs.ball import BallRelease, cubes_for, median_scores, plan_search, possible_radii
-from geodp.programs.cells import Cube, Cubes, Scored, weight
-from geodp.records.dataset import Dataset
-from geodp.records.sums import rows_over
+from geodp.programs.ball import BallRelease, plan_search, possible_radii
 from geodp.statistics.average import Average, averaging_space
-from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond, histograms
+from geodp.statistics.counts import NormalCoordinates, beyond
 from geodp.statistics.coverage import Coverage
 from geodp.statistics.frechet import Mean
 from geodp.testing import random_points
@@ -157,144 +154,6 @@ def test_the_position_among_more_things_than_floats_can_count_is_uniform() -> No
     assert abs(sum(position >> 199 for position in positions) - 200) < 50
 
 
-# ---------------------------------------------------------------------- cubes
-
-
-def occupied(cubes: Cubes, vectors: Array) -> Iterator[tuple[Cube, int]]:
-    for level in range(cubes.levels + 1):
-        for grid in range(cubes.grids):
-            for place, count in zip(*(found.tolist() for found in cubes.occupied(vectors, level, grid)), strict=True):
-                yield Cube(level, grid, tuple(place)), count
-
-
-@pytest.mark.parametrize(("dim", "levels"), [(1, 4), (2, 3), (3, 2)])
-def test_every_cube_is_at_as_many_positions_as_it_counts(dim: int, levels: int) -> None:
-    cubes = Cubes(dim, 2.0, levels)
-    seen: dict[Cube, int] = {}
-    for position in range(cubes.total):
-        seen[cubes.at(position)] = seen.get(cubes.at(position), 0) + 1
-    assert all(times == weight(cube.level) for cube, times in seen.items())
-    assert len(seen) == sum((dim + 1) * (2**level + 1) ** dim for level in range(levels + 1))
-
-
-def test_a_vector_is_in_one_cube_of_every_grid_and_next_to_its_middle() -> None:
-    cubes, rng = Cubes(3, 2.0, 4), np.random.default_rng(0)
-    vectors = rng.uniform(-2.0, 2.0, (50, 3))
-    total: dict[tuple[int, int], int] = {}
-    for cube, count in occupied(cubes, vectors):
-        inside = (np.abs(vectors - cubes.middle(cube)) <= 0.5 * cubes.side(cube.level) * (1.0 + 1e-12)).all(axis=1)
-        assert inside.sum() == count
-        total[cube.level, cube.grid] = total.get((cube.level, cube.grid), 0) + count
-    assert total == {(level, grid): 50 for level in range(5) for grid in range(cubes.grids)}
-
-
-def test_every_cube_with_a_score_is_at_as_many_positions_as_it_counts() -> None:
-    cubes, most = Cubes(2, 2.0, 3), 4
-    vectors = np.random.default_rng(2).normal(0.0, 0.7, (30, 2)).clip(-2.0, 2.0)
-    scored = Scored(cubes, vectors, most)
-    seen: dict[Cube, tuple[int, int]] = {}
-    for score, count in enumerate(scored.counts, start=1):
-        for position in range(count):
-            cube = scored.at(score, position)
-            assert seen.get(cube, (score, 0))[0] == score
-            seen[cube] = (score, seen.get(cube, (score, 0))[1] + 1)
-    assert seen == {cube: (min(count, most), weight(cube.level)) for cube, count in occupied(cubes, vectors)}
-
-
-def test_looking_up_an_empty_cube_takes_the_steps_of_one_that_holds_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    cubes = Cubes(2, 2.0, 3)
-    scored = Scored(cubes, np.random.default_rng(2).normal(0.0, 0.7, (30, 2)).clip(-2.0, 2.0), 4)
-    steps: list[tuple[int, int]] = []
-    scores_of = Scored._scores
-    monkeypatch.setattr(
-        Scored, "_scores", lambda self, level, grid: (steps.append((level, grid)), scores_of(self, level, grid))[1]
-    )
-    for score, count in enumerate(scored.counts, start=1):
-        for position in range(0, count, 7):
-            steps.clear()
-            cube = scored.at(score, position)
-            found, steps[:] = list(steps), []
-            scored.pass_by(cube)
-            assert steps == found
-
-
-def log_chances(vectors: Array, cubes: Cubes, most: int, epsilon: float) -> dict[Cube | None, float]:
-    """Of every occupied cube; the others have one chance each, that of ``None``."""
-    scored = Scored(cubes, vectors, most)
-    normaliser = float(cubes.total)
-    normaliser += sum(count * math.expm1(0.5 * epsilon * score) for score, count in enumerate(scored.counts, start=1))
-    empty = -math.log(normaliser)
-    return {None: empty} | {cube: empty + 0.5 * epsilon * min(count, most) for cube, count in occupied(cubes, vectors)}
-
-
-@pytest.mark.parametrize("most", [3, 100])
-def test_a_neighbour_changes_no_chance_of_a_cube_by_more_than_epsilon(most: int) -> None:
-    """The law itself, and not draws from it; a record that moves from one cluster to another changes it by nearly epsilon."""
-    rng, cubes, epsilon = np.random.default_rng(1), Cubes(2, 4.0, 5), 1.5
-    largest = 0.0
-    for _ in range(40):
-        x = np.concatenate([rng.normal(-2.0, 0.1, (4, 2)), rng.normal(2.0, 0.1, (4, 2))])
-        y = x.copy()
-        y[rng.integers(8)] = x[rng.integers(8)] if rng.random() < 0.5 else rng.uniform(-4.0, 4.0, 2)
-        first, second = (log_chances(vectors, cubes, most, epsilon) for vectors in (x, y))
-        cubes_of_both = first.keys() | second.keys()
-        changes = [first.get(cube, first[None]) - second.get(cube, second[None]) for cube in cubes_of_both]
-        largest = max(largest, *(abs(change) for change in changes))
-    assert 0.5 * epsilon <= largest <= epsilon * (1.0 + 1e-12)
-
-
-def test_cubes_are_as_fine_as_records_and_privacy_can_tell() -> None:
-    levels = [cubes_for(PureDP(epsilon), 6, 30.0, n).levels for n, epsilon in ((200, 0.1), (1000, 0.1), (1000, 0.3), (9000, 1.0))]
-    assert levels == sorted(levels)
-    assert levels[0] == 0
-    assert levels[-1] == 24
-    for n, epsilon in ((1000, 0.1), (1000, 0.3)):
-        cubes = cubes_for(PureDP(epsilon), 6, 30.0, n)
-        # an empty cube is chosen instead of one with half of the records with chance e^-4 at most
-        assert math.log(cubes.total) <= 0.25 * epsilon * n - 4.0
-
-
-@pytest.mark.parametrize(
-    ("manifold", "radius", "distance", "spread", "epsilon"),
-    longer(
-        [(SPD(3), 30.0, 8.0, 0.5, 0.5), (Euclidean(10), 1000.0, 300.0, 6.0, 0.5), (Hyperbolic(3), 12.0, 4.0, 0.4, 0.35)],
-        [(Hyperbolic(3), 12.0, 4.0, 0.4, 0.35)],
-    ),
-    ids=repr,
-)
-def test_a_thousand_records_far_out_are_found_by_a_cube(
-    manifold: Manifold, radius: float, distance: float, spread: float, epsilon: float
-) -> None:
-    """Medians would need several thousands. In eight of ten searches the ball holds most records and is not much too large."""
-    outer, good = Ball(manifold, manifold.origin, radius), 0
-    for seed in range(10):
-        x = cluster(manifold, far_point(manifold, distance, seed), spread, 1000, seed)
-        found = private_ball(x, outer, epsilon=epsilon, simulate=np.random.default_rng(seed))
-        assert found.search.steps[0].what == "cube"
-        good += bool(found.ball.contains(x).mean() > 0.5 and found.ball.radius < 8.0 * spread)
-    assert good >= 8
-
-
-def test_rows_of_chunks_blocks_and_persons_come_in_order() -> None:
-    dask_array = pytest.importorskip("dask.array")
-    ball = Ball(Sphere(2), Sphere(2).origin, 1.0)
-    x = random_points(Sphere(2), 300, np.random.default_rng(0))
-    rows = NormalCoordinates(ball, 300)
-    expected = rows_over(x, ball.manifold, rows, 300)
-    np.testing.assert_array_equal(rows_over([x[:70], x[70:71], x[71:]], ball.manifold, rows, 300), expected)
-    np.testing.assert_array_equal(rows_over(dask_array.from_array(x, chunks=(41, 3)), ball.manifold, rows, 300), expected)
-    persons = rows_over(Dataset(x, unit=np.arange(300) // 3).open(ball.manifold).source, ball.manifold, rows, 100)
-    np.testing.assert_allclose(persons, expected.reshape(100, 3, 2).mean(axis=1), atol=1e-15)
-    # many chunks of persons, whose memory is used again
-    stream = Dataset(lambda: (x[i : i + 3] for i in range(0, 300, 3)), unit=lambda: iter([np.arange(300) // 3]))
-    np.testing.assert_array_equal(rows_over(stream.open(ball.manifold).source, ball.manifold, rows, 100), persons)
-    # blocks without records
-    empty = dask_array.concatenate(
-        [dask_array.from_array(part, chunks=(40, 3)) for part in (x[:0], x[:100], x[:0], x[100:], x[:0])]
-    )
-    np.testing.assert_array_equal(rows_over(empty, ball.manifold, rows, 300), expected)
-
-
 # ---------------------------------------------------------------------- what one record can change
 
 
@@ -314,16 +173,8 @@ def test_one_record_changes_every_count_by_at_most_one(manifold: Manifold) -> No
     for seed in range(6):
         x, y = neighbours(manifold, seed)
         assert np.abs(np.subtract(beyond(x, ball, radii, len(x)), beyond(y, ball, radii, len(y)))).max() <= 1
-        directions = np.eye(manifold.dim)
-        tables = [histograms(data, ball, directions, 64, len(data)) for data in (x, y)]
-        assert np.abs(np.cumsum(tables[0] - tables[1], axis=1)).max() <= 1
-        scores = [np.array([median_scores(row, 20, 7) for row in table]) for table in tables]
-        assert np.abs(scores[0] - scores[1]).max() <= 1
         counts = [Coverage(ball).compute(data, 40) for data in (x, y)]
         assert np.abs(counts[0] - counts[1]).max() <= 1.0
-        means = [TangentMean(ball).compute(data, 40) for data in (x, y)]
-        allowed = TangentMean(ball).sensitivity(40) + 2.0 * TangentMean(ball).tolerance()
-        assert np.linalg.vector_norm(means[0] - means[1]) <= allowed
 
 
 @every_compact
@@ -494,10 +345,39 @@ def test_more_privacy_than_anybody_spends_makes_no_search_fail(epsilon: float) -
 def test_what_the_search_does_depends_on_public_numbers_alone() -> None:
     outer = Ball(SPD(3), np.eye(3), 30.0)
     few, many = (plan_search(outer, n, PureDP(0.2)) for n in (965, 10_000))
-    assert [step.what for step in few.steps] == ["scale", "radius"]
-    assert [step.what for step in many.steps] == ["medians", "radius", "mean", "radius"]
+    assert [step.what for step in few.steps] == ["median"]
+    assert [step.what for step in many.steps] == ["median", "radius"]
     assert few.cost.epsilon <= 0.2
-    assert [step.what for step in plan_search(outer, 20, PureDP(0.01)).steps] == ["radius"]
+    assert many.cost.epsilon <= 0.2
+
+
+@pytest.mark.parametrize(("manifold", "distance", "outer", "spread", "most"), [
+    (SPD(3), 8.0, 30.0, 0.5, 0.065), (Euclidean(10), 300.0, 1000.0, 6.3, 1.2), (Hyperbolic(3), 4.0, 12.0, 0.4, 0.045)
+], ids=str)  # fmt: skip
+def test_three_hundred_records_are_enough_for_a_mean_in_a_ball_that_is_found(
+    manifold: Manifold, distance: float, outer: float, spread: float, most: float
+) -> None:
+    """At (1, 1e-6) from nothing: three times the error in the best ball of an oracle; it was 22 to 62 times."""
+    errors = []
+    for seed in range(11):
+        x = cluster(manifold, far_point(manifold, distance, seed), spread, 300, seed)
+        rng = np.random.default_rng(seed)
+        found = private_mean(x, manifold, epsilon=1.0, delta=1e-6, outer=outer, coverage=0.0, simulate=rng)
+        errors.append(float(manifold.dist(found.value, karcher(manifold, x))))
+        assert found.cost.meets(ApproximateDP(1.0, 1e-6))
+    assert np.median(errors) < most
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"law": "laplace"}, {"law": "gaussian"}, {"mechanism": "intrinsic"}, {"coverage": 0.1}], ids=str
+)
+def test_a_chain_under_epsilon_and_delta_keeps_them_with_every_noise(given: dict[str, Any]) -> None:
+    x = cluster(SPD(2), np.eye(2), 0.4, 1000)
+    asked = ApproximateDP(1.0, 1e-6)
+    found = private_mean(x, SPD(2), **asked.parameters(), **given)
+    assert found.cost.meets(asked)
+    assert found.request.price(found.sizes).meets(asked)
+    assert type(found).from_json(found.to_json()) == found
 
 
 def test_bad_input_gets_one_sentence() -> None:

@@ -29,7 +29,7 @@ from geodp import (
     frechet_mean,
 )
 from geodp.solver.mean import default_tolerance
-from geodp.solver.passes import SPD3
+from geodp.solver.passes import SmallSPD
 from geodp.statistics.frechet import Mean
 
 
@@ -585,7 +585,7 @@ def test_compiled_loops_round_no_more_than_the_reach_of_rounding_says() -> None:
     v = random_tangents(manifold, np.stack([p] * 300), rng, 8.0) + np.linspace(0.0, 20.0, 300)[:, None, None] * p
     q = manifold.exp(p, v)
     log = manifold.raw_log(p, q)
-    compiled = SPD3(manifold).coordinates(Ball(manifold, p, 100.0), q.copy())
+    compiled = SmallSPD(manifold).coordinates(Ball(manifold, p, 100.0), q.copy())
     off = np.linalg.vector_norm(compiled - manifold.raw_coordinates(p, log), axis=-1)
     bounds = np.array([manifold.log_rounding(p, float(reach)) for reach in manifold.rounding_reach(p, log)])
     assert (off <= 2.0 * bounds).all()

@@ -267,17 +267,18 @@ def test_the_numbers_of_a_plan_stand_below_each_other_and_the_scale_says_what_it
         found = plan(ball, 1000, 10.0)
         lines = str(found).splitlines()
         assert lines[1] == f"  mechanism        {found.noise.name}"
-        rows, table = lines[2:9], lines[11:]
-        assert [row[2:17].strip() for row in rows][:3] == ["sensitivity", "noise scale", "expected error"]
+        rows, table = lines[2:10], lines[12:]
+        assert [row[2:17].strip() for row in rows][:4] == ["sensitivity", "noise scale", "likely error", "worst case"]
         for row in rows:
             assert re.fullmatch(r"  \S.{14}  [0-9].*", row), row
-        assert lines[9] == f"  verdict          {found.verdict()}"
-        assert lines[10].startswith("  cost             epsilon 10, rho ")
-        assert re.fullmatch(r" +all mechanisms +expected error +95% within .*", table[0])
+        assert lines[10] == f"  verdict          {found.verdict()}"
+        assert lines[11].startswith("  cost             epsilon 10, rho ")
+        assert re.fullmatch(r" +all mechanisms +likely error +worst case +95% within .*", table[0])
         for option, line in zip(found.options, table[1:], strict=True):
             assert option.name in line
             assert ("*" in line[:4]) == (option.name == found.noise.name)
-            shown = [option.refusal[:30]] if option.refusal else [f"{option.expected_error:.4g}", f"{option.error_95:.4g}"]
+            errors = (option.likely_error, option.expected_error, option.error_95)
+            shown = [option.refusal[:30]] if option.refusal else [f"{error:.4g}" for error in errors]
             assert all(part in line for part in shown), line
         assert (2.0 * found.tolerance > 0.01 * found.sensitivity) is counts
         made = re.search(r"sensitivity      (\S+), and 2 \* (\S+) for rounding$", rows[0])

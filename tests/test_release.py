@@ -213,7 +213,7 @@ def test_the_center_is_named_when_it_is_not_the_origin() -> None:
 def test_a_receipt_shows_every_number_of_a_long_value() -> None:
     """On a screen it may be the only copy. NumPy leaves out the middle of more than a thousand numbers."""
     ball = Ball(Euclidean(1500), np.zeros(1500), 1.0)
-    release = private_mean(rng(3).normal(size=(N, 1500)), ball, 50.0, simulate=rng())
+    release = private_mean(rng(3).normal(size=(N, 1500)), ball, 100.0, simulate=rng())
     shown = re.findall(r"value +(\[.*?\])", str(release), re.DOTALL)[0]
     np.testing.assert_allclose(np.array(json.loads(re.sub(r"(\d)\.(?!\d)", r"\1.0", shown))), release.value, atol=1e-6)
 
@@ -355,9 +355,9 @@ def test_the_error_quantile_covers_as_often_as_it_says(ball: Ball, epsilon: floa
     """200 seeded releases about a mean known by symmetry; outside these bounds once in a million seeds."""
     x, generator, draws = symmetric_records(ball), rng(7), 200
     releases = [private_mean(x, ball, epsilon, simulate=generator, project=project) for _ in range(draws)]
-    bound = releases[0].error_quantile(0.9)
+    bounds = np.array([release.error_quantile(0.9) for release in releases])
     errors = np.array([ball.manifold.dist(ball.center, release.value) for release in releases])
-    within = int((errors <= bound).sum())
+    within = int((errors <= bounds).sum())
     assert within >= stats.binom.ppf(1e-6, draws, 0.9)
     if not releases[0].projected:
         assert within <= stats.binom.isf(1e-6, draws, 0.9)
@@ -399,19 +399,20 @@ def test_on_spheres_projection_is_the_default_up_to_a_third_of_the_way_round() -
 def test_a_projected_value_is_in_the_ball_and_an_unprojected_one_need_not_be(manifold: Manifold, mechanism: Any) -> None:
     ball, x = ball_of(manifold, 0.3), records_of(manifold)
     epsilon = 1.7 * measured(ball, N, 1e6).noise.scale * 1e6 * max(manifold.volume_entropy, 0.5 / ball.radius)
+    asked: Any = {"mechanism": mechanism, "anyway": True}
     inside, free = [], []
     for seed in range(12):
-        projected = private_mean(x, ball, epsilon, simulate=rng(seed), project=True, mechanism=mechanism)
+        projected = private_mean(x, ball, epsilon, simulate=rng(seed), project=True, **asked)
         assert projected.projected
         inside.append(float(manifold.dist(ball.center, projected.value)))
-        unprojected = private_mean(x, ball, epsilon, simulate=rng(seed), project=False, mechanism=mechanism)
+        unprojected = private_mean(x, ball, epsilon, simulate=rng(seed), project=False, **asked)
         assert not unprojected.projected
         free.append(float(manifold.dist(ball.center, unprojected.value)))
         if inside[-1] < ball.radius * (1.0 - 1e-9):
             np.testing.assert_allclose(projected.value, unprojected.value, atol=1e-12)
     assert max(inside) <= ball.reach * (1.0 + 1e-12)
     assert max(free) > ball.radius, "the test would prove nothing"
-    exactly = private_mean(x, ball, epsilon, project=True, mechanism=mechanism)
+    exactly = private_mean(x, ball, epsilon, project=True, **asked)
     assert manifold.dist(ball.center, exactly.value) <= ball.reach * (1.0 + 1e-12)
     assert manifold.check_point(exactly.value) is None
 
@@ -543,13 +544,6 @@ BAD: dict[str, tuple[Any, Any, float, type[Exception], str]] = {
         TypeError,
         r"Ball but is of type NoneType: make one with Ball\(manifold, center, radius\)$",
     ),
-    "a manifold for a ball": (
-        NORTH,
-        SPD(3),
-        1.0,
-        TypeError,
-        r"^the ball must be a Ball but is of type SPD: make one with Ball\(SPD\(3\), ",
-    ),
     "ragged lists": ([[1.0, 2.0], [1.0, 2.0, 3.0]], SPHERE, 1.0, ValueError, "reading the records failed with ValueError"),
     "an unread iterator": (iter([NORTH]), SPHERE, 1.0, TypeError, "an iterator, which can be read only once"),
 }
@@ -570,10 +564,12 @@ def test_bad_public_input_is_one_sentence_and_charges_nothing(case: str, tmp_pat
 @pytest.mark.parametrize("case", ["no law", "a law that cannot be drawn"])
 def test_what_intrinsic_noise_cannot_serve_is_drawn_in_the_tangent_space(case: str) -> None:
     x, ball, epsilon, _, _ = BAD[case]
-    release = private_mean(x, ball, epsilon)
+    with pytest.raises(ValueError, match=r"^nothing was released or charged, .*anyway=True"):
+        private_mean(x, ball, epsilon)
+    release = private_mean(x, ball, epsilon, anyway=True)
     assert (release.mechanism, release.cost.epsilon, release.private) == ("tangent Laplace", epsilon, True)
     assert release.says_nothing
-    assert "this release says nothing about the data" in str(release)
+    assert "says nothing about the data" in str(release)
 
 
 @pytest.mark.parametrize("bound", ["blunt", None, "Sharp"])
@@ -619,10 +615,10 @@ def test_where_the_law_ends_the_sentence_says_what_would_work(monkeypatch: pytes
     monkeypatch.setattr(exact, "sample", only_the_public_part)
     with pytest.raises(ValueError, match="is too wide to draw"):
         private_mean(x, ball, 0.999 * enough / n, mechanism="intrinsic")
-    more = private_mean(x, ball, 1.001 * enough / n, mechanism="intrinsic")
+    more = private_mean(x, ball, 1.001 * enough / n, mechanism="intrinsic", anyway=True)
     assert (more.epsilon, more.mechanism) == (pytest.approx(1.001 * enough / n), "Riemannian Laplace")
     monkeypatch.undo()
-    assert private_mean(x, ball, 2.0 * enough / n, mechanism="intrinsic").private
+    assert private_mean(x, ball, 2.0 * enough / n, mechanism="intrinsic", anyway=True).private
 
 
 @pytest.mark.parametrize(
@@ -645,7 +641,8 @@ def test_what_gets_as_far_as_the_draw_can_be_drawn(manifold: Manifold, monkeypat
     for part in (0.5, 0.8, 0.9, 0.95, 0.97, 0.99, 0.999, 0.999999):
         before = len(drawn)
         try:
-            private_mean(records_of(manifold), ball, whole * manifold.volume_entropy / part, mechanism="intrinsic")
+            epsilon = whole * manifold.volume_entropy / part
+            private_mean(records_of(manifold), ball, epsilon, mechanism="intrinsic", anyway=True)
         except ValueError:
             refused.append((part, len(drawn) > before))
     assert not [part for part, charged in refused if charged], "parts of the largest scale that are refused too late"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal, final, get_args
+from typing import Any, Literal, TypeVar, final, get_args
 
 from geodp.arithmetic.bracketing import zero_between
 from geodp.inputs import moderate_length, real_number, whole_number
@@ -18,11 +19,13 @@ from geodp.noise.intrinsic import IntrinsicMechanism, intrinsic_cost, projection
 from geodp.noise.mechanism import Mechanism
 from geodp.noise.tangent import TangentMechanism, tangent_cost
 from geodp.privacy.cost import Cost
-from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP, privacy_of
+from geodp.privacy.notions import ApproximateDP, Privacy, PureDP, privacy_of
 from geodp.release import takes
 from geodp.request import Plan, Request, Statistic
 from geodp.statistics.frechet import Mean
 from geodp.statistics.sensitivity import Bound
+
+Found = TypeVar("Found")
 
 #: The numbers that a plan can solve for.
 Unknown = Literal["epsilon", "rho", "mu"]
@@ -111,16 +114,7 @@ class _Goal:
 
     def records(self, privacy: Privacy) -> int:
         """The fewest records for which some mechanism reaches the target error."""
-        found: list[int] = []
-        reasons: list[str] = []
-        for candidate in self._candidates(privacy):
-            try:
-                found.append(self._records(candidate))
-            except ValueError as reason:
-                reasons.append(str(reason))
-        if not found:
-            raise ValueError(reasons[0])
-        return min(found)
+        return min(_possible(self._records, self._candidates(privacy)))
 
     def _records(self, candidate: Candidate) -> int:
         room = self._largest_scale(candidate) * candidate.ratio * (1.0 + 1e-9)
@@ -142,32 +136,16 @@ class _Goal:
         if delta is not None and solve != "epsilon":
             raise ValueError(f"a delta goes with an epsilon, not with a {solve}")
         # any amount works here: the list of mechanisms depends only on the notion
-        example: Privacy = {
-            "epsilon": PureDP(1.0) if delta is None else privacy_of(1.0, delta),
-            "rho": ZeroConcentratedDP(1.0),
-            "mu": GaussianDP(1.0),
-        }[solve]
-        found: list[Privacy] = []
-        reasons: list[str] = []
-        for candidate in self._candidates(example):
-            try:
-                ratio = self._sensitivity(candidate, n) / self._largest_scale(candidate)
-                found.append(_kept(self._cost(candidate, ratio), example))
-            except ValueError as reason:
-                reasons.append(str(reason))
-        if not found:
-            raise ValueError(reasons[0])
-        return min(found, key=lambda each: each.size)
+        example = privacy_of(**{solve: 1.0}, delta=delta)
+
+        def needed(candidate: Candidate) -> Privacy:
+            ratio = self._sensitivity(candidate, n) / self._largest_scale(candidate)
+            return _kept(self._cost(candidate, ratio), example)
+
+        return min(_possible(needed, self._candidates(example)), key=lambda each: each.size)
 
     def _candidates(self, privacy: Privacy) -> list[Candidate]:
-        asked = [
-            candidate
-            for candidate in candidates(self._bound(2**62), privacy)
-            if self.mechanism in ("auto", candidate.kind) and self.law in (None, candidate.family)
-        ]
-        if not asked:
-            raise ValueError(f"there is no mechanism {self.mechanism!r} with the law {self.law!r}")
-        return asked
+        return candidates(self._bound(2**62), privacy, mechanism=self.mechanism, law=self.law)
 
     def _bound(self, n: int) -> SensitivityBound:
         return Request(self.statistic, PureDP(1.0)).plan(n).bound
@@ -179,20 +157,22 @@ class _Goal:
     def _cost(self, candidate: Candidate, ratio: float) -> Cost:
         assert candidate.ratio  # raises if this notion has none
         manifold = self.statistic.codomain
-        make = intrinsic_cost if candidate.kind == "intrinsic" else lambda m, *rest: tangent_cost(m.dim, *rest)
-        return make(manifold, candidate.family, ratio)
+        if candidate.kind == "intrinsic":
+            return intrinsic_cost(manifold, candidate.family, ratio)
+        return tangent_cost(manifold.dim, candidate.family, ratio)
 
     def _largest_scale(self, candidate: Candidate) -> float:
         """The largest scale whose error is at most the goal's."""
         manifold: Manifold = self.statistic.codomain
         ball: Any = self.statistic.hull
         cost = self._cost(candidate, 1.0)
+        intrinsic = candidate.kind == "intrinsic"
 
         @cache
         def excess(log_scale: float) -> float:
             scale = math.exp(log_scale)
             noise: Mechanism
-            if candidate.kind == "intrinsic":
+            if intrinsic:
                 noise = IntrinsicMechanism(scale, candidate.family, cost, manifold, ball, projection_is_safe(ball))
             else:
                 noise = TangentMechanism(scale, candidate.family, cost, ball)
@@ -202,7 +182,8 @@ class _Goal:
         # computing with wide noise is slow, so the search starts from the answer in a flat space
         unit = FlatNoise(manifold.dim, 1.0, candidate.family)
         flat = unit.mean_length() if self.quantile is None else unit.length_quantile(self.quantile)
-        most = math.log(min(self._widest(candidate), 100.0 * self.error, 1e3 * manifold.diameter))
+        widest = widest_drawable(manifold, candidate.family) * (1.0 - 1e-12) if intrinsic else math.inf
+        most = math.log(min(widest, 100.0 * self.error, 1e3 * manifold.diameter))
         low = high = min(math.log(self.error / flat), most)
         step = 0.2
         while excess(low) > 0.0:
@@ -213,20 +194,23 @@ class _Goal:
             low, high, step = high, min(high + step, most), 2.0 * step
         return math.exp(zero_between(excess, low, high, absolute=1e-11))
 
-    def _widest(self, candidate: Candidate) -> float:
-        if candidate.kind == "tangent":
-            return math.inf
-        return widest_drawable(self.statistic.codomain, candidate.family) * (1.0 - 1e-12)
+
+def _possible(answer: Callable[[Candidate], Found], tried: list[Candidate]) -> list[Found]:
+    """The answers of the mechanisms that have one; raises the first one's reason if none has."""
+    found: list[Found] = []
+    reasons: list[ValueError] = []
+    for candidate in tried:
+        try:
+            found.append(answer(candidate))
+        except ValueError as reason:
+            reasons.append(reason)
+    if not found:
+        raise ValueError(str(reasons[0])) from None
+    return found
 
 
 def _kept(cost: Cost, example: Privacy) -> Privacy:
     """The least privacy, in the notion of the example, that a cost stays within."""
-    match example:
-        case PureDP():
-            return PureDP(cost.epsilon)
-        case ApproximateDP():
-            return ApproximateDP(cost.epsilon_at(example.delta), example.delta)
-        case ZeroConcentratedDP():
-            return ZeroConcentratedDP(cost.rho)
-        case _:
-            return GaussianDP(cost.mu)
+    if isinstance(example, ApproximateDP):
+        return ApproximateDP(cost.epsilon_at(example.delta), example.delta)
+    return privacy_of(**{example.number: getattr(cost, example.number)})

@@ -14,8 +14,9 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import singledispatch
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
 
 #: Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
+
+#: Points of the unit circle, one a row.
+_CIRCLE = np.stack([np.cos(np.linspace(0.0, 2.0 * np.pi, 181)), np.sin(np.linspace(0.0, 2.0 * np.pi, 181))], axis=-1)
 
 #: Kinds of files, drawn without the time: after a release it would tell how long the mean took.
 _WITHOUT_CLOCK: dict[str, dict[str, None]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -99,22 +103,33 @@ def _figure(thing: Any) -> Figure:
 def ellipsoids(tensors: dict[str, Array], title: str, path: Path) -> None:
     """3x3 positive-definite matrices as ellipsoids, side by side in the same scale: axes are square roots of eigenvalues."""
     figure = Figure(figsize=(4.2 * len(tensors), 4.4), layout="constrained")
-    reach = max(float(np.sqrt(np.linalg.eigvalsh(tensor)[-1])) for tensor in tensors.values())
+    reach = _longest_axis(list(tensors.values()))
     for i, (name, tensor) in enumerate(tensors.items()):
-        axes: Any = figure.add_subplot(1, len(tensors), i + 1, projection="3d")
-        axes.plot_surface(*_surface(tensor), color=(BLUE, ORANGE, GREEN)[i % 3], alpha=0.75, linewidth=0, rstride=2, cstride=2)
-        axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-reach, reach), title=name, xlabel="x", ylabel="y", zlabel="z")
-        axes.set_box_aspect((1, 1, 1))
+        axes = _ellipsoid_axes(figure, (1, len(tensors), i + 1), [(tensor, (BLUE, ORANGE, GREEN)[i % 3], None)], reach)
+        axes.set(title=name, xlabel="x", ylabel="y", zlabel="z")
         axes.locator_params(nbins=4)
     figure.suptitle(title, fontsize=11)
     _save(figure, path)
 
 
-def _surface(tensor: Array) -> tuple[Array, Array, Array]:
+def _longest_axis(tensors: list[Array] | Array) -> float:
+    """The largest square root of an eigenvalue."""
+    return float(np.sqrt(np.linalg.eigvalsh(tensors)[..., -1].max()))
+
+
+def _ellipsoid_axes(
+    figure: Any, panel: tuple[int, int, int], drawn: Iterable[tuple[Array, str, str | None]], reach: float, alpha: float = 0.75
+) -> Any:
+    """A panel with 3x3 matrices as ellipsoids, each with its colour and label."""
+    axes = figure.add_subplot(*panel, projection="3d")
     u, v = np.meshgrid(np.linspace(0.0, 2.0 * np.pi, 61), np.linspace(0.0, np.pi, 31))
     unit = np.stack([np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)])
-    x, y, z = np.einsum("ij,jkl->ikl", np.linalg.cholesky(tensor), unit)
-    return x, y, z
+    for tensor, colour, label in drawn:
+        surface = np.einsum("ij,jkl->ikl", np.linalg.cholesky(tensor), unit)
+        axes.plot_surface(*surface, color=colour, alpha=alpha, linewidth=0, rstride=2, cstride=2, label=label)
+    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-reach, reach))
+    axes.set_box_aspect((1, 1, 1))
+    return axes
 
 
 def error_against_n(ball: Ball, privacy: Privacy, around: int, path: Path) -> None:
@@ -143,9 +158,8 @@ def _error_against_n(ball: Ball, privacy: Privacy, around: int, notation: Notati
             continue
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.add_subplot()
-    axes.loglog(
-        [each.n for each in found], [each.expected_error for each in found], color=BLUE, label="this release", linewidth=2
-    )
+    errors = [each.expected_error for each in found]
+    axes.loglog([each.n for each in found], errors, color=BLUE, label="this release", linewidth=2)
     axes.axvline(around, color="black", linewidth=0.8)
     axes.axhline(ball.radius, color=GREEN, linewidth=1, label=f"radius of the ball: {notation.length(ball.radius)}")
     axes.set(xlabel="number of records", ylabel="expected error", title=f"{ball.manifold}, radius {ball.radius:g}, {privacy}")
@@ -232,7 +246,7 @@ def _geodesics(components: Components, count: int = 3) -> Figure:
     Everything else, and all deviations, are drawn as bars with error bars and the level of the noise.
     """
     manifold, shown = components.manifold, min(count, len(components))
-    draw = _draws(manifold)
+    draw, _ = _drawers(manifold)
     rows = shown if draw is _ellipsoids_along else 1
     figure = Figure(figsize=(9.6 if draw else 5.2, 2.0 + 1.7 * rows if rows > 1 else 4.2), layout="constrained")
     if draw is None:
@@ -249,13 +263,13 @@ def _title(text: str, private: bool) -> str:
     return text if private else f"{SIMULATION}\n{text}"
 
 
-def _draws(manifold: Manifold) -> Callable[[Any, Components, int], None] | None:
-    """The function that draws points of the manifold, or None."""
+def _drawers(manifold: Manifold) -> tuple[Any, Any]:
+    """The functions that draw points along geodesics, and one released point, as what they are; None where there are none."""
     if isinstance(manifold, SPD | SPDLogEuclidean) and manifold.k in (2, 3):
-        return _ellipsoids_along
+        return _ellipsoids_along, _ellipsoid_portrait
     if isinstance(manifold, PlanarShapes):
-        return _outlines_along
-    return _arcs if isinstance(manifold, Sphere) and manifold.d == 2 else None
+        return _outlines_along, _outline_portrait
+    return (_arcs, _globe_portrait) if isinstance(manifold, Sphere) and manifold.d == 2 else (None, None)
 
 
 _STEPS = np.linspace(-2.0, 2.0, 5)
@@ -279,19 +293,17 @@ def _deviations(axes: Any, components: Components) -> None:
 def _ellipsoids_along(figure: Any, components: Components, shown: int) -> None:
     size = components.manifold.point_shape[0]
     points = [components.geodesic(i, _STEPS) for i in range(shown)]
-    reach = max(float(np.sqrt(np.linalg.eigvalsh(row)[..., -1].max())) for row in points)
+    reach = _longest_axis(points)
     for i, row in enumerate(points):
         for j, (step, tensor) in enumerate(zip(_STEPS, row, strict=True)):
             place = (shown, len(_STEPS), i * len(_STEPS) + j + 1)
-            axes: Any = figure.add_subplot(*place, projection="3d") if size == 3 else figure.add_subplot(*place)
             colour = ORANGE if step == 0.0 else BLUE
             if size == 3:
-                axes.plot_surface(*_surface(tensor), color=colour, alpha=0.75, linewidth=0, rstride=3, cstride=3)
-                axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-reach, reach))
+                axes = _ellipsoid_axes(figure, place, [(tensor, colour, None)], reach)
                 axes.set_box_aspect((1, 1, 1), zoom=1.7)
             else:
-                angles = np.linspace(0.0, 2.0 * np.pi, 100)
-                axes.fill(*(np.linalg.cholesky(tensor) @ np.stack([np.cos(angles), np.sin(angles)])), color=colour, alpha=0.75)
+                axes = figure.add_subplot(*place)
+                axes.fill(*(np.linalg.cholesky(tensor) @ _CIRCLE.T), color=colour, alpha=0.75)
                 axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
             axes.set_axis_off()
             if i == 0:
@@ -329,29 +341,16 @@ def _globe(axes: Any, towards: Array, sphere: Manifold) -> Callable[[Array], Arr
         return points @ frame.T
 
     size = float(np.linalg.vector_norm(towards))
-    angles = np.linspace(0.0, 2.0 * np.pi, 181)
-    axes.plot(size * np.cos(angles), size * np.sin(angles), color="black", linewidth=0.8)
-    for height in np.sin(np.radians(np.arange(-75, 90, 15))):
-        ring = np.sqrt(1.0 - height**2)
-        _seen(
-            axes,
-            np.stack([ring * np.cos(angles), ring * np.sin(angles), np.full_like(angles, height)], axis=-1),
-            towards,
-            flat,
-            size,
-        )
-    for turn in np.radians(np.arange(0, 180, 15)):
-        ring_points = np.stack([np.cos(angles) * np.cos(turn), np.cos(angles) * np.sin(turn), np.sin(angles)], axis=-1)
-        _seen(axes, ring_points, towards, flat, size)
+    axes.plot(*(size * _CIRCLE.T), color="black", linewidth=0.8)
+    parallels = [np.insert(np.cos(angle) * _CIRCLE, 2, np.sin(angle), axis=1) for angle in np.radians(np.arange(-75, 90, 15))]
+    towards_equator = [np.array([np.cos(turn), np.sin(turn), 0.0]) for turn in np.radians(np.arange(0, 180, 15))]
+    meridians = [_CIRCLE @ np.stack([equator, [0.0, 0.0, 1.0]]) for equator in towards_equator]
+    for ring in (*parallels, *meridians):
+        near = np.where((ring @ towards > 0.0)[:, None], size * flat(ring), np.nan)  # the half of it that can be seen
+        axes.plot(*near.T, color=GREY, linewidth=0.4, alpha=0.5)
     axes.set(aspect="equal", xlim=(-1.05 * size, 1.05 * size), ylim=(-1.05 * size, 1.05 * size))
     axes.set_axis_off()
     return flat
-
-
-def _seen(axes: Any, ring: Array, towards: Array, flat: Callable[[Array], Array], size: float) -> None:
-    """Draws the part of a ring that is on the near side."""
-    near = np.where((ring @ towards > 0.0)[:, None], size * flat(ring), np.nan)
-    axes.plot(*near.T, color=GREY, linewidth=0.4, alpha=0.5)
 
 
 def confidence_regions(regions: dict[str, ConfidenceRegion], path: Path) -> None:
@@ -376,10 +375,8 @@ def _regions(regions: dict[str, ConfidenceRegion]) -> Figure:
     if isinstance(manifold, Sphere) and manifold.d == 2:
         left, right = figure.subplots(1, 2)
         flat = _globe(left, first.center, manifold)
-        angles = np.linspace(0.0, 2.0 * np.pi, 181)
         for (name, region), colour in zip(regions.items(), colours, strict=False):
-            circle = region.boundary(np.stack([np.cos(angles), np.sin(angles)], axis=-1))
-            left.plot(*flat(circle).T, color=colour, linewidth=1.5, label=name)
+            left.plot(*flat(region.boundary(_CIRCLE)).T, color=colour, linewidth=1.5, label=name)
             left.plot(*flat(region.center[None]).T, "o", color=colour, markersize=4)
         left.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, -0.2))
     elif isinstance(manifold, SPD | SPDLogEuclidean) and manifold.k == 3:
@@ -387,11 +384,9 @@ def _regions(regions: dict[str, ConfidenceRegion]) -> Figure:
         points = {"private mean": first.center}
         named = {"largest": [1, 0, 0, 1, 0, 1], "least round": [1, 0, 0, -0.5, 0, -0.5], "smallest": [-1, 0, 0, -1, 0, -1]}
         points |= {name: first.boundary(np.array(direction, dtype=np.float64)) for name, direction in named.items()}
-        reach = max(float(np.sqrt(np.linalg.eigvalsh(tensor)[-1])) for tensor in points.values())
+        reach = _longest_axis(list(points.values()))
         for i, (name, tensor) in enumerate(points.items()):
-            axes: Any = both[0].add_subplot(1, 4, i + 1, projection="3d")
-            axes.plot_surface(*_surface(tensor), color=colours[min(i, 1)], alpha=0.75, linewidth=0, rstride=3, cstride=3)
-            axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-reach, reach))
+            axes = _ellipsoid_axes(both[0], (1, 4, i + 1), [(tensor, colours[min(i, 1)], None)], reach)
             axes.set_title(name, fontsize=8)
             axes.set_box_aspect((1, 1, 1), zoom=1.4)
             axes.set_axis_off()
@@ -456,31 +451,25 @@ class _Chart:
             ends = place[0] + self.rate * radius * np.array([-1.0, 1.0])
             axes.plot(ends, place[[1, 1]], color=colour, label=label, linewidth=6, solid_capstyle="butt", alpha=0.6)
             return
-        angles = np.linspace(0.0, 2.0 * np.pi, 181)
-        ring = place + self.rate * radius * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+        ring = place + self.rate * radius * _CIRCLE
         axes.plot(*ring.T, color=colour, label=label, **style)
         axes.fill(*ring.T, color=colour, alpha=0.10, linewidth=0)
 
     def label(self, axes: Any, title: str, place: Array, reach: float) -> None:
         """Sets the limits around a place, the labels and the legend."""
-        half = 1.15 * self.rate * reach
+        half, two = 1.15 * self.rate * reach, len(self.frame) == 2
         axes.set(xlim=(place[0] - half, place[0] + half), xlabel=f"{self.unit} from the centre of the ball")
         axes.set_title(title, fontsize=10)
         axes.grid(True, alpha=0.25)
-        if len(self.frame) == 2:
+        if two:
             axes.set(ylim=(place[1] - half, place[1] + half), aspect="equal")
         else:
             axes.set(ylim=(-1.0, 1.0), yticks=[], xlabel=", ".join(self.notation.names) or axes.get_xlabel())
             if self.notation.layout is not None:
                 axes.xaxis.set_major_formatter(lambda x, _: self._cell(x))
-        axes.locator_params(axis="x", nbins=5 if len(self.frame) == 2 else 3)
-        axes.legend(
-            frameon=False,
-            fontsize=8,
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.14 if len(self.frame) == 2 else -0.75),
-            borderaxespad=0.0,
-        )
+        axes.locator_params(axis="x", nbins=5 if two else 3)
+        below = (0.5, -0.14 if two else -0.75)
+        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=below, borderaxespad=0.0)
 
     def _cell(self, x: float) -> str:
         """The text in a file for a position on the line."""
@@ -565,7 +554,7 @@ def before_and_after(release: Release, records: Array | None = None, true: Array
     """
     notation, point, error = release.notation, release.value, release.error_quantile(0.95)
     ball = release.ball or _about(point, error, release.manifold)
-    chart, portrait = _Chart(ball, notation, point), _portrait(release.manifold)
+    chart, (_, portrait) = _Chart(ball, notation, point), _drawers(release.manifold)
     titles = ["before: the public ball"] * (release.ball is not None) + ["after: the error"]
     figure, panels = _panels(len(titles) + (portrait is not None), release.manifold.dim)
     if portrait is not None:
@@ -590,32 +579,17 @@ def before_and_after(release: Release, records: Array | None = None, true: Array
     return figure
 
 
-def _portrait(manifold: Manifold) -> Callable[[Figure, tuple[int, int, int], Release, Array | None], None] | None:
-    """The function that draws a released point of the manifold as a matrix, a shape or a direction, or None."""
-    if isinstance(manifold, SPD | SPDLogEuclidean) and manifold.k in (2, 3):
-        return _ellipsoid_portrait
-    if isinstance(manifold, PlanarShapes):
-        return _outline_portrait
-    return _globe_portrait if isinstance(manifold, Sphere) and manifold.d == 2 else None
-
-
 def _ellipsoid_portrait(figure: Figure, panel: tuple[int, int, int], release: Release, true: Array | None) -> None:
     """The released matrix, and outlines of those with all standard deviations at the ends of the error."""
     tensors = [(release.value, BLUE, "released"), *([] if true is None else [(true, ORANGE, "true mean")])]
     ends = np.exp(0.5 * release.error_quantile(0.95) * np.array([-1.0, 1.0]))
-    reach = float(ends[1]) * max(float(np.sqrt(np.linalg.eigvalsh(tensor)[-1])) for tensor, _, _ in tensors)
-    angles = np.linspace(0.0, 2.0 * np.pi, 100)
+    reach = float(ends[1]) * _longest_axis([tensor for tensor, _, _ in tensors])
     if len(release.value) == 3:
-        axes: Any = figure.add_subplot(*panel, projection="3d")
-        for tensor, colour, name in tensors:
-            axes.plot_surface(*_surface(tensor), color=colour, alpha=0.35, linewidth=0, rstride=2, cstride=2, label=name)
-        axes.set(xlim=(-reach, reach), ylim=(-reach, reach), zlim=(-reach, reach))
-        axes.set_box_aspect((1, 1, 1))
+        axes = _ellipsoid_axes(figure, panel, tensors, reach, alpha=0.35)
     else:
         axes = figure.add_subplot(*panel)
-        unit = np.stack([np.cos(angles), np.sin(angles)])
         for tensor, colour, name in tensors:
-            ellipse = np.linalg.cholesky(tensor) @ unit
+            ellipse = np.linalg.cholesky(tensor) @ _CIRCLE.T
             axes.fill(*ellipse, color=colour, alpha=0.35, label=name)
             for end in ends if colour == BLUE else ():
                 axes.plot(*(end * ellipse), color=colour, linewidth=1, linestyle="--")
@@ -637,13 +611,11 @@ def _globe_portrait(figure: Figure, panel: tuple[int, int, int], release: Releas
     axes, manifold = figure.add_subplot(*panel), release.manifold
     center = release.value if release.ball is None else release.ball.center
     flat = _globe(axes, center, manifold)
-    angles = np.linspace(0.0, 2.0 * np.pi, 181)
-    circle = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
     for base, radius, colour in (
         (center, 0.0 if release.ball is None else release.ball.radius, GREY),
         (release.value, min(release.error_quantile(0.95), 0.5 * manifold.diameter), BLUE),
     ):
-        axes.plot(*flat(manifold.exp(base, manifold.tangent(base, radius * circle))).T, color=colour, linewidth=1.5)
+        axes.plot(*flat(manifold.exp(base, manifold.tangent(base, radius * _CIRCLE))).T, color=colour, linewidth=1.5)
     axes.plot(*flat(release.value[None]).T, "o", color=BLUE, markersize=4)
     axes.set_title("where it is", fontsize=10)
 
@@ -733,7 +705,8 @@ def _means(releases: dict[str, Release], title: str) -> Figure:
     errors = [release.error_quantile(0.95) for release in releases.values()]
     places = chart.places(np.stack([release.value for release in releases.values()]))
     reaches = np.minimum(chart.stretch * np.array(errors), 2.0 * ball.radius)
-    for name, error, place, reach, colour in zip(releases, errors, places, reaches, _cycled(len(places)), strict=True):
+    colours = cycle((BLUE, ORANGE, GREEN, GREY))
+    for name, error, place, reach, colour in zip(releases, errors, places, reaches, colours, strict=False):
         label = f"{name}: 95% error {first.notation.length(error)}" if len(releases) <= 6 else ""
         chart.disc(axes, place, reach, colour, label)
         axes.annotate(name, place, (4, 4), textcoords="offset points", fontsize=8)
@@ -742,10 +715,6 @@ def _means(releases: dict[str, Release], title: str) -> Figure:
     away = np.linalg.vector_norm(places - middle, axis=-1) / chart.rate
     chart.label(axes, title, middle, float((away + reaches).max()))
     return figure
-
-
-def _cycled(count: int) -> Sequence[str]:
-    return [(BLUE, ORANGE, GREEN, GREY)[i % 4] for i in range(count)]
 
 
 @_figure.register
@@ -763,15 +732,9 @@ def _budgets(budgets: list[Budget]) -> Figure:
     figure = Figure(figsize=(6.4, 1.6 + 0.35 * len(budgets)), layout="constrained")
     axes = figure.add_subplot()
     names = [budget.dataset for budget in budgets]
-    axes.barh(names, [100.0 * budget.used for budget in budgets], color=ORANGE, label="spent")
-    axes.barh(
-        names,
-        [100.0 * (1.0 - budget.used) for budget in budgets],
-        left=[100.0 * budget.used for budget in budgets],
-        color=GREEN,
-        alpha=0.4,
-        label="left",
-    )
+    used = np.array([100.0 * budget.used for budget in budgets])
+    axes.barh(names, used, color=ORANGE, label="spent")
+    axes.barh(names, 100.0 - used, left=used, color=GREEN, alpha=0.4, label="left")
     for i, budget in enumerate(budgets):
         axes.annotate(f"{budget.promise}", (2, i), va="center", fontsize=8)
     axes.set(xlim=(0, 100), xlabel="percent of the budget")

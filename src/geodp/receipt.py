@@ -582,7 +582,7 @@ class ChainRelease(Receipts):
 
     @property
     def cost(self) -> Cost:
-        return self.request.cost(1)
+        return self.request.price(self.sizes)
 
     @property
     def dataset(self) -> str | None:

@@ -46,9 +46,9 @@ from numpy.typing import ArrayLike, NDArray
 from geodp.inputs import Array, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.functions import sinhc
 from geodp.manifolds.notation import in_layout
 from geodp.noise.mechanism import Mechanism
+from geodp.noise.tangent import stretch_of_exp
 from geodp.receipt import SIMULATION, Release, about_point
 from geodp.showing import Row, Shown
 from geodp.solver.mean import flatness
@@ -382,8 +382,7 @@ def _eigenvalues(mean: Release, spread: Spread | None, q: float) -> Array:
         found[0] = ball.radius**2 if spread is None else spread.upper(q)
         return found
     about_center, about_mean = spread.upper_traces(q)
-    stretch = float(sinhc(np.array(math.sqrt(-ball.manifold.lowest_curvature) * ball.reach)))
-    most = min(about_center, stretch**2 * about_mean)
+    most = min(about_center, stretch_of_exp(ball) ** 2 * about_mean)
     trace = spread.variance
     values = np.maximum(np.linalg.eigvalsh(spread.value), 0.0)
     if not trace > 0.0:

@@ -136,11 +136,11 @@ class Statistic:
         place = self.place
         return f"{self.kind} on {place.manifold if isinstance(place, Ball) else place}"
 
-    #: All statistics that have been imported, by their kinds.
+    #: All statistics that have been imported, by their kinds, but for those that only occur as steps of programs.
     known: ClassVar[dict[str, type[Statistic]]] = {}
 
-    def __init_subclass__(cls) -> None:
-        if "kind" in cls.__dict__:
+    def __init_subclass__(cls, step: bool = False) -> None:
+        if "kind" in cls.__dict__ and not step:
             Statistic.known[cls.kind] = cls
 
     def sensitivity(self, n: int) -> float:

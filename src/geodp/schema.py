@@ -80,7 +80,14 @@ FIELDS: dict[str, tuple[Schema, str]] = {
     ),
     "verdict": ({"type": "string"}, "What the error means, in a line."),
     "value": (ARRAY, "The released value, in row-major order."),
-    "steps": ({"type": "array", "items": LINE, "minItems": 1}, "The releases that the search was made of."),
+    "steps": ({"type": "array", "items": LINE, "minItems": 1}, "The releases that it was made of, each with what it spent."),
+    "distance": (POSITIVE, "About the median distance of the records from the value."),
+    "arrived": (TRUTH, "Whether the last answers are those of a point among the records."),
+    "approximate_error": (
+        _object({f"{q:g}": NUMBER for q in QUANTILES}),
+        "Distances to the median of the records by their probability, if the walk arrived.",
+    ),
+    "guaranteed_error": (_either(NUMBER, NONE), "The same with probability 0.95 for any records, if it was asked for."),
     "reach": (POSITIVE, "How far from its centre a record may pull."),
     "rounds": (COUNT, "How often the centres moved."),
     "centers": (ARRAY, "The private centres, one after the other."),
@@ -106,12 +113,14 @@ FIELDS: dict[str, tuple[Schema, str]] = {
 #: The fields of every receipt, of one with a value, and of those with fields of their own.
 _ALL = ["geodp", "private", "notion", "cost", "neighbours", "dataset", "charge", "request"]
 _ONE = [*_ALL, "numerics", "unit", "n", "manifold", "center", "radius", "draws"]
+_MEDIAN = ["value", "distance", "arrived", "approximate_error", "guaranteed_error", "verdict", "steps"]
 _VALUE = [*_ONE, "bound", "mechanism", "sensitivity", "tolerance", "scale", "grid", "projected", "error"]
 _VALUE += ["clipping", "total_error", "verdict", "value"]
 _OWN = {
     "ball": [*_ONE, "steps"],
     "clusters": [*_ONE, "reach", "rounds", "scale", "centers", "counts"],
     "coverage": [*_VALUE, "valid", "moved", "outer"],
+    "median": [*_ONE, *_MEDIAN],
 }
 _OPTIONAL = [*Parameters.__annotations__, "count", "coverage", "coverage_share", "noise_cost", "layout", "norm", "in_units"]
 

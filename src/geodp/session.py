@@ -23,6 +23,7 @@ from geodp.privacy.ledger import Budget, Charge, EpsilonDelta, Ledger
 from geodp.programs.ball import BallRelease, private_ball
 from geodp.programs.chain import ChainPlan, plan_chain
 from geodp.programs.kmeans import private_kmeans
+from geodp.programs.median import private_median
 from geodp.receipt import ChainRelease, Release, receipt_from_json
 from geodp.records.dataset import Dataset, DatasetOptions
 from geodp.release import COVERAGE, Account, AccountOptions, protection, takes
@@ -92,7 +93,7 @@ def _bound(session: Session, entry: Entry) -> Callable[..., Any]:
         elif given == [None] and options.get("coverage") is None and "coverage" in taken:
             options["coverage"] = COVERAGE  # nobody knows whether a ball that was found holds the records
         found = function(
-            session._everyone if entry.place == "start" else session.data,
+            session.data if entry.by_group else session._everyone,
             place,
             *arguments,
             ledger=session.ledger,
@@ -114,8 +115,8 @@ class Session(Shown):
     """Private records, one budget that every release is charged to, and what was released.
 
     Methods are named after the ``private_*`` functions and take the same options: the privacy first, then what each function
-    says. A mean, a variance, a covariance and a coverage are of the ball that was found last, or of ``ball=``. A mean finds one
-    if there is none yet. Printing a session shows the budget and all releases; notebooks show two tables.
+    says. A mean, a variance, a covariance and a coverage are of the ball that was found last, or of ``ball=``. A mean finds a
+    ball if there is none yet. Printing a session shows the budget and all releases; notebooks show two tables.
 
     *What is guaranteed*: everything released from the session together keeps the privacy of its total, however each release was
     chosen (:class:`geodp.Ledger`), as long as the same records are released in no other way. *Public*, *private* and
@@ -236,6 +237,7 @@ class Session(Shown):
     covariance = Method(private_covariance)
     coverage = Method(private_coverage)
     average = Method(private_average)
+    median = Method(private_median)
     kmeans = Method(private_kmeans)
 
     if not TYPE_CHECKING:

@@ -30,6 +30,8 @@ class Entry:
     text: str = ""
     #: Its name in OpenDP, if it is there.
     opendp: str | None = None
+    #: Whether groups may have one each.
+    by_group: bool = True
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -67,6 +69,7 @@ add(
         rotations, subspaces and shapes you need no radius. The output is public from then on; its cost and that of a mean add up.
         """,
         opendp="enclosing_ball",
+        by_group=False,
     ),
     Entry(
         "mean",
@@ -87,6 +90,19 @@ add(
         clipping moved the mean; `geodp check` tells only the curator.
         """,
         opendp="frechet_mean",
+    ),
+    Entry(
+        "median",
+        "geodp.programs.median",
+        "start",
+        """Release the median of a file of records: a robust centre that needs no ball, and few records.
+
+        Example: **geodp median tensors.csv --manifold "SPD(3)" --epsilon 1 --delta 1e-6**
+
+        On spaces without positive curvature it starts from a ball of radius 30 about the origin, unless you give --radius and
+        --center. The error bar is approximate; --guaranteed spends 15% of the privacy on one that always holds.
+        """,
+        opendp="median",
     ),
     Entry(
         "coverage",

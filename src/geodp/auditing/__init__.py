@@ -195,15 +195,9 @@ class AuditResult:
 
     def to_json(self) -> str:
         """The result as JSON text. Its ``note`` says whether it may be published, see :attr:`note`."""
+        counts = ("direction", "event", "hits", "others", "draws")
         directions = [
-            {
-                "direction": finding.direction,
-                "event": finding.event,
-                "hits": finding.hits,
-                "others": finding.others,
-                "draws": finding.draws,
-                f"{self.number}_lower": finding.lower,
-            }
+            {name: getattr(finding, name) for name in counts} | {f"{self.number}_lower": finding.lower}
             for finding in self.findings
         ]
         return json.dumps(
@@ -349,7 +343,8 @@ def audit(
     kinds = _kinds(events, path, given)
     seeds = np.random.SeedSequence(None if seed is None else whole_number(seed, 0, "the seed", most=math.inf))
     audited = given or MeanMechanism(plan, path, seed is not None)
-    workers = _workers(processes) if given is None and path != "float" else 1
+    everywhere = cores() if processes is None else whole_number(processes, 1, "the number of processes")
+    workers = everywhere if given is None and path != "float" else 1
     first, second = (plan.statistic.compute(x, plan.n) for x in records)
     space: Manifold = plan.statistic.codomain
     # where no ball holds all values, distances are told from the first value
@@ -436,10 +431,6 @@ def _kinds(events: tuple[Kind, ...] | None, path: DrawPath, mechanism: Mechanism
     if not kinds or not set(kinds) <= set(KINDS):
         raise ValueError(f"events must be some of {', '.join(KINDS)} but are {', '.join(map(str, kinds)) or 'none'}")
     return kinds
-
-
-def _workers(processes: int | None) -> int:
-    return cores() if processes is None else whole_number(processes, 1, "the number of processes")
 
 
 # ------------------------------------------------------------------------------------------ the histogram

@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 from scipy.special import expit
 
-from geodp.auditing.events import Feature
+from geodp.auditing.events import Feature, words
 from geodp.inputs import Array
 
 SCORE = "the score of a classifier trained on other runs"
@@ -76,8 +76,7 @@ class Classifier:
         rows, columns = rows[order][:room], columns[order][:room]
         parts = [np.ones((len(y), 1)), z, z[:, rows] * z[:, columns]]
         if self.bits:
-            words = np.ascontiguousarray(y, dtype=np.float64).reshape(len(y), -1).view(np.uint64)[:, :count]
-            parts.append(1.0 - 2.0 * (words & np.uint64(1)).astype(np.float64))
+            parts.append(1.0 - 2.0 * (words(y)[:, :count] & np.uint64(1)).astype(np.float64))
         return np.concatenate(parts, axis=1)
 
 

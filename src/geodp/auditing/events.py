@@ -68,17 +68,13 @@ class Event:
 # ------------------------------------------------------------------------------------------ features
 
 
-def features(ball: Ball, means: tuple[Array, Array], noise: Mechanism, kinds: tuple[Kind, ...]) -> dict[str, Feature]:
-    """Features by name. ``means`` are those of the two data sets, ``noise`` is the claimed mechanism.
-
-    Where the privacy loss is constant (on a line, beyond both means) its last digits depend only on the last bits of the
-    output. So features are rounded unless the caller asks for ``bits``.
-    """
-    return features_of_points(ball, means, noise, kinds) | features_of_entries(ball.manifold, noise, kinds)
-
-
 def features_of_points(ball: Ball, means: tuple[Array, Array], noise: Mechanism, kinds: tuple[Kind, ...]) -> dict[str, Feature]:
-    """The features of an output as a whole, about a dozen."""
+    """The features of an output as a whole, by name, about a dozen.
+
+    ``means`` are those of the two data sets, ``noise`` is the claimed mechanism. Where the privacy loss is constant (on a line,
+    beyond both means) its last digits depend only on the last bits of the output. So features are rounded unless the caller asks
+    for ``bits``.
+    """
     manifold = ball.manifold
     found: dict[str, Feature] = {}
     if "law" in kinds:
@@ -180,7 +176,12 @@ def _entry(i: int, y: Array) -> Array:
 
 
 def _equals(point: Array, y: Array) -> Array:
-    return (y.reshape(len(y), -1) == point.reshape(-1)).all(axis=1).astype(np.float64)
+    return (_flat(y) == point.reshape(-1)).all(axis=1).astype(np.float64)
+
+
+def words(y: Array) -> NDArray[np.uint64]:
+    """The 64 stored bits of every entry, one row an output; bit 0 is the last of the significand."""
+    return _flat(np.ascontiguousarray(y, dtype=np.float64)).view(np.uint64)
 
 
 def _significands(i: int, y: Array) -> tuple[NDArray[np.int64], NDArray[np.intc]]:
@@ -204,9 +205,8 @@ def _last_bits(i: int, y: Array) -> Array:
 
 def fingerprints(y: Array) -> NDArray[np.uint64]:
     """A 64-bit hash of every output: equal for outputs that are equal bit for bit, and hardly ever for others."""
-    words = np.ascontiguousarray(y, dtype=np.float64).reshape(len(y), -1).view(np.uint64)
     total = np.zeros(len(y), dtype=np.uint64)
-    for column in words.T:  # multiply and shift, as splitmix64 does
+    for column in words(y).T:  # multiply and shift, as splitmix64 does
         total = (total ^ column) * np.uint64(0x9E3779B97F4A7C15)
         total ^= total >> np.uint64(29)
     return total

@@ -57,17 +57,12 @@ class MeanMechanism:
         out = np.empty((size, *made.noise.manifold.point_shape))
         if self.path == "release":
             for i in range(size):
-                out[i] = self._release(x)
+                out[i] = made.noise.finish(made.request.release(x).vector)
             return out
         entropy = exact.NotPrivate(int(rng.integers(2**62))) if self.seeded else exact.OperatingSystem()
         for i in range(size):
             out[i] = made.noise.draw(self._value(x), entropy).value
         return out
-
-    def _release(self, x: Array) -> Array:
-        found = self.plan.request.release(x)
-        drawn: Array = self.plan.noise.finish(found.vector)
-        return drawn
 
     def _value(self, x: Array) -> Array:
         for known, found in self._known:

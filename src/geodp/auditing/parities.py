@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from geodp.auditing.bounds import LowerBound
-from geodp.auditing.events import RANKING_LEVEL, Candidate, Event, Feature
+from geodp.auditing.events import RANKING_LEVEL, Candidate, Event, Feature, words
 from geodp.inputs import Array
 
 #: The number of bits that are compared in all pairs: the last ones of every entry, equally many of each, at least one. Only
@@ -31,8 +32,7 @@ class Parities:
         self._draws = [0, 0]
 
     def add(self, side: int, y: Array) -> None:
-        words = _words(y)[:, : self.entries, None]
-        bits = (words >> np.arange(self.bits, dtype=np.uint64)) & np.uint64(1)
+        bits = (words(y)[:, : self.entries, None] >> np.arange(self.bits, dtype=np.uint64)) & np.uint64(1)
         # the first column is always zero, so a bit that differs from it is one
         signs = np.ones((len(y), 1 + self.entries * self.bits), dtype=np.float32)
         signs[:, 1:] -= 2.0 * bits.reshape(len(y), -1).astype(np.float32)
@@ -48,38 +48,25 @@ class Parities:
         draws = self._draws[side]
         pairs = np.triu_indices(len(self._agreements[0]), 1)
         ones, others = ((draws - self._agreements[which][pairs]) // 2 for which in (side, 1 - side))
-        best, chosen = Candidate(Event("", True, 0.5), -np.inf), 0
+        least, chosen, one = -math.inf, 0, True
         for above in (True, False):
             hits, misses = (ones, others) if above else (draws - ones, draws - others)
             listed = _short_list(hits, misses)
             bounds = bound(hits[listed], misses[listed], draws, RANKING_LEVEL / len(ones))
             top = int(np.argmax(bounds))
-            if bounds[top] > best.least:
-                chosen = int(listed[top])
-                best = Candidate(Event("", above, 0.5), float(bounds[top]))
-        first, second = (int(index[chosen]) - 1 for index in pairs)
-        name, feature = self._named(first, second)
-        event = best.event
-        assert isinstance(event, Event)
-        return Candidate(Event(name, event.above, event.threshold), best.least), feature
-
-    def _named(self, first: int, second: int) -> tuple[str, Feature]:
-        places = [divmod(column, self.bits) for column in (first, second) if column >= 0]
-        words = [f"bit {bit} of entry {entry}" for entry, bit in places]
-        name = f"whether {words[0]} is one" if len(words) == 1 else f"whether the XOR of {words[0]} and {words[1]} is one"
-        return name, partial(_parity, places)
-
-
-def _words(y: Array) -> NDArray[np.uint64]:
-    """The 64 stored bits of every entry, one row an output; bit 0 is the last of the significand."""
-    return np.ascontiguousarray(y, dtype=np.float64).reshape(len(y), -1).view(np.uint64)
+            if bounds[top] > least:
+                least, chosen, one = float(bounds[top]), int(listed[top]), above
+        columns = [int(index[chosen]) - 1 for index in pairs]
+        places = [divmod(column, self.bits) for column in columns if column >= 0]
+        named = " and ".join(f"bit {bit} of entry {entry}" for entry, bit in places)
+        name = f"whether {'the XOR of ' if len(places) > 1 else ''}{named} is one"
+        return Candidate(Event(name, one, 0.5), least), partial(_parity, places)
 
 
 def _parity(places: list[tuple[int, int]], y: Array) -> Array:
-    words = _words(y)
     total = np.zeros(len(y), dtype=np.uint64)
     for entry, bit in places:
-        total ^= words[:, entry] >> np.uint64(bit)
+        total ^= words(y)[:, entry] >> np.uint64(bit)
     return (total & np.uint64(1)).astype(np.float64)
 
 

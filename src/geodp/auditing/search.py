@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -168,17 +168,12 @@ class Search:
 
     def count(self, runs: Runs) -> tuple[Counted, Counted]:
         """How often the chosen events happen in the other half of the runs."""
-        counts = [[np.zeros(_outcomes(event), dtype=np.int64) for _ in (0, 1)] for event in self.chosen]
+        counts: list[list[Any]] = [[0, 0], [0, 0]]
         for side, y in runs.take(runs.half):
             for row, event in enumerate(self.chosen):
-                values = self.features[event.feature](y)
-                counts[row][side] += event.counts(values)
+                counts[row][side] += event.counts(self.features[event.feature](y))
         first, second = (_counted(event, counts[row][row], counts[row][1 - row]) for row, event in enumerate(self.chosen))
         return first, second
-
-
-def _outcomes(event: Event | Witness) -> int:
-    return 2 if isinstance(event, Event) else len(event.weights)
 
 
 def _counted(event: Event | Witness, hits: NDArray[np.int64], others: NDArray[np.int64]) -> Counted:

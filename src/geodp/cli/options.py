@@ -79,9 +79,11 @@ OPTIONS: dict[str, Option] = {
     "reach": Option(float | None, "How far from its centre a record may pull. Default: half of the radius."),
     "seed": Option(int, "Of the public random directions in which the centres start.", 0),
     "about": Option(str, "center: about the centre of the ball, with less noise; mean: about the mean of the records.", "center"),
+    "threshold": Option(float, "From 1 for the median to 3, nearer to the mean: in median distances of the records.", 1.0),
+    "guaranteed": Option(bool, "Spend 15% of the privacy on an error bar that always holds.", False, ("--guaranteed",)),
     "coverage": Option(float, "Part of the privacy to measure how many records are valid and what clipping did; 0: none.", 0.05),
     "outer": Option(float | None, "Without --radius: a public radius about the origin that holds all records. Default: 30."),
-    "find": Option(float | None, "Without --radius: the part of the privacy for finding a ball. Default: 0.35."),
+    "find": Option(float | None, "Without --radius: the part of the privacy for the search. Default: by a public rule."),
     "anyway": Option(bool, "Release even what is likely to say nothing.", False, ("--anyway",)),
     "mechanism": Option(
         str,

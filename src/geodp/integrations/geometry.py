@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import product
 from typing import Any, final
 
@@ -244,54 +245,40 @@ def _geomstats_candidates(space: Any) -> list[_Candidate]:
     )
 
 
+def _from(module: str, name: str) -> Any:
+    """A class of geomstats; its modules take long to import, so each is imported when it is needed."""
+    return getattr(import_module(f"geomstats.geometry.{module}"), name)
+
+
 def _in_geomstats(ours: Manifold) -> Any:
     match ours:
         case Euclidean():
-            from geomstats.geometry.euclidean import Euclidean as Space
-
-            return Space(ours.d)
+            return _from("euclidean", "Euclidean")(ours.d)
         case Sphere() if ours.constant == 1.0:
-            from geomstats.geometry.hypersphere import Hypersphere
-
-            return Hypersphere(ours.d)
+            return _from("hypersphere", "Hypersphere")(ours.d)
         case SPD() | SPDLogEuclidean():
-            from geomstats.geometry.spd_matrices import SPDAffineMetric, SPDLogEuclideanMetric, SPDMatrices
-
-            space = SPDMatrices(ours.k, equip=False)
-            space.equip_with_metric(SPDAffineMetric if isinstance(ours, SPD) else SPDLogEuclideanMetric)
+            space = _from("spd_matrices", "SPDMatrices")(ours.k, equip=False)
+            metric = "SPDAffineMetric" if isinstance(ours, SPD) else "SPDLogEuclideanMetric"
+            space.equip_with_metric(_from("spd_matrices", metric))
             return space
         case HPD():
-            from geomstats.geometry.hpd_matrices import HPDMatrices
-
-            return HPDMatrices(ours.k)
+            return _from("hpd_matrices", "HPDMatrices")(ours.k)
         case Rotations():
-            from geomstats.geometry.special_orthogonal import SpecialOrthogonal
-
-            return SpecialOrthogonal(ours.n)
+            return _from("special_orthogonal", "SpecialOrthogonal")(ours.n)
         case Grassmann():
-            from geomstats.geometry.grassmannian import Grassmannian
-
-            return Grassmannian(ours.m, ours.p)
+            return _from("grassmannian", "Grassmannian")(ours.m, ours.p)
         case Hyperbolic():
-            from geomstats.geometry.hyperboloid import Hyperboloid
-
-            return Hyperboloid(ours.d)
+            return _from("hyperboloid", "Hyperboloid")(ours.d)
         case PlanarShapes():
-            from geomstats.geometry.pre_shape import PreShapeSpace
-
-            space = PreShapeSpace(ours.landmarks, 2)
+            space = _from("pre_shape", "PreShapeSpace")(ours.landmarks, 2)
             space.equip_with_group_action("rotations")
             space.equip_with_quotient()
             return space.quotient
         case Torus() if ours.d > 1:
-            from geomstats.geometry.nfold_manifold import NFoldManifold
-
-            return NFoldManifold(_in_geomstats(Sphere(1)), ours.d)
+            return _from("nfold_manifold", "NFoldManifold")(_in_geomstats(Sphere(1)), ours.d)
         case Product():
-            from geomstats.geometry.product_manifold import ProductManifold
-
             try:
-                return ProductManifold([_in_geomstats(factor) for factor in ours.factors])
+                return _from("product_manifold", "ProductManifold")([_in_geomstats(factor) for factor in ours.factors])
             except RecursionError:
                 raise ValueError(f"geomstats makes no product of products, and {ours} has one: convert its factors") from None
     raise ValueError(f"geomstats has no space with the metric of {ours}")

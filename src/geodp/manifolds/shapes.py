@@ -135,7 +135,8 @@ class PlanarShapes(Manifold):
         return self._turn(p, pairs_of_complex(modes @ self._modes()[:, 2:].T))
 
     def raw_coordinates(self, p: Array, v: Array) -> Array:
-        modes = complex_of_pairs(self._turn(p, v, inverse=True)) @ self._modes()[:, 2:].conj()
+        # einsum, because a product of matrices may round a row differently depending on its position
+        modes = np.einsum("...i,ij->...j", complex_of_pairs(self._turn(p, v, inverse=True)), self._modes()[:, 2:].conj())
         return np.stack([modes.real, modes.imag], axis=-1).reshape(*modes.shape[:-1], self.dim)
 
     def raw_move_origin(self, p: Array, x: Array) -> Array:

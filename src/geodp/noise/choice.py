@@ -163,9 +163,18 @@ class Candidate:
         return f"More records or more privacy to spend would be enough{tangent}"
 
 
-def candidates(bound: SensitivityBound, privacy: Privacy, project: bool | None = None) -> list[Candidate]:
-    """The four mechanisms: intrinsic and tangent, Laplace and Gaussian."""
-    return [Candidate(kind, family, bound, privacy, project) for kind in get_args(Kind) for family in get_args(Family)]
+def candidates(
+    bound: SensitivityBound,
+    privacy: Privacy,
+    project: bool | None = None,
+    mechanism: MechanismName = "auto",
+    law: Family | None = None,
+) -> list[Candidate]:
+    """The mechanisms of the requested kind and law, by default all four: intrinsic and tangent, Laplace and Gaussian."""
+    check_names(mechanism, law)
+    kinds = [kind for kind in get_args(Kind) if mechanism in ("auto", kind)]
+    families = [family for family in get_args(Family) if law in (None, family)]
+    return [Candidate(kind, family, bound, privacy, project) for kind in kinds for family in families]
 
 
 def choose(
@@ -206,12 +215,7 @@ def usable(
     bound: SensitivityBound, privacy: Privacy, mechanism: MechanismName, law: Family | None, project: bool | None
 ) -> list[Mechanism]:
     """The mechanisms of the requested kind and law, at least one; raises if there is none. Quick: no error is computed."""
-    check_names(mechanism, law)
-    asked = [
-        candidate
-        for candidate in candidates(bound, privacy, project)
-        if mechanism in ("auto", candidate.kind) and law in (None, candidate.family)
-    ]
+    asked = candidates(bound, privacy, project, mechanism, law)
     found = [candidate.mechanism for candidate in asked if candidate.refusal is None]
     if not found:
         # the reason of a mechanism that can provide this notion of privacy is more helpful than that another cannot

@@ -124,14 +124,9 @@ class TangentMechanism(Mechanism):
 
     def expected_error(self) -> float:
         if self.into_ball:
-            stretch = self._stretch_in_ball
+            stretch = stretch_of_exp(self.ball)
             return stretch * self.noise.mean_length(2.0 * self.ball.reach / stretch)
         return self.noise.expected(self._bound) * (1.0 + 1e-4)  # more than the error of the quadrature
-
-    @property
-    def _stretch_in_ball(self) -> float:
-        """The largest factor by which ``exp`` stretches lengths in the ball."""
-        return float(sinhc(np.array(math.sqrt(-self.manifold.lowest_curvature) * self.ball.reach)))
 
     def likely_error(self) -> float:
         away = self.ball.radius / 3.0
@@ -162,7 +157,7 @@ class TangentMechanism(Mechanism):
         """A bound on the distance of a draw from its value if the noise has this length."""
         radius, bend = self.ball.reach, math.sqrt(-self.manifold.lowest_curvature)
         if self.into_ball:
-            return np.minimum(length * self._stretch_in_ball, 2.0 * radius)
+            return np.minimum(length * stretch_of_exp(self.ball), 2.0 * radius)
         with np.errstate(over="ignore"):
             far = np.minimum(length * sinhc(bend * (radius + length)), 2.0 * radius + length)
         return np.minimum(far, self.manifold.diameter)
@@ -174,6 +169,11 @@ class TangentMechanism(Mechanism):
 def tangent_cost(dim: int, family: Family, ratio: float) -> Cost:
     """The cost of a draw if normal coordinates of values are at most ``ratio`` scales apart."""
     return LaplaceCost(ratio, dim) if family == "laplace" else GaussianCost(ratio)
+
+
+def stretch_of_exp(ball: Ball) -> float:
+    """The largest factor by which ``exp`` at the centre stretches lengths in the ball."""
+    return float(sinhc(np.array(math.sqrt(-ball.manifold.lowest_curvature) * ball.reach)))
 
 
 def stretch_of_log(ball: Ball) -> float:

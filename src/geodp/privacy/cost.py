@@ -142,16 +142,10 @@ class Cost(ABC):
     @final
     def meets(self, privacy: Privacy) -> bool:
         """Whether this cost stays within an amount of privacy."""
-        match privacy:
-            case PureDP():
-                return self.epsilon <= privacy.epsilon
-            case ApproximateDP():
-                return self.delta_at(privacy.epsilon) <= privacy.delta
-            case ZeroConcentratedDP():
-                return self.rho <= privacy.rho
-            case GaussianDP():
-                return self.mu <= privacy.mu
-        raise TypeError(f"{privacy!r} is not a notion of privacy")
+        if isinstance(privacy, ApproximateDP):
+            return self.delta_at(privacy.epsilon) <= privacy.delta
+        spent: float = getattr(self, privacy.number)
+        return spent <= privacy.size
 
     def to_dict(self) -> dict[str, Any]:
         """Its kind and parameters, for receipts and ledgers."""
@@ -490,14 +484,9 @@ def _affordable(kind: Callable[..., Cost], privacy: Privacy, *dim: int) -> float
 
     def excess(parameter: float) -> float:
         """The logarithm of the spent amount over the allowed amount, cut off far below zero."""
-        match privacy:
-            case PureDP():
-                return math.log(cost(parameter).epsilon / privacy.epsilon)
-            case ApproximateDP():
-                return max(math.log(max(cost(parameter).delta_at(privacy.epsilon), 1e-320) / privacy.delta), -50.0)
-            case ZeroConcentratedDP():
-                return math.log(max(cost(parameter).rho, 1e-320) / privacy.rho)
-        return math.log(cost(parameter).mu / privacy.size)
+        if isinstance(privacy, ApproximateDP):
+            return max(math.log(max(cost(parameter).delta_at(privacy.epsilon), 1e-320) / privacy.delta), -50.0)
+        return math.log(max(getattr(cost(parameter), privacy.number), 1e-320) / privacy.size)
 
     return _largest(lambda parameter: cost(parameter).meets(privacy), excess, _guess(kind, privacy, *dim))
 

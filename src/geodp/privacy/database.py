@@ -75,20 +75,13 @@ class _AsText(TypeDecorator[Any]):
 
 def _amounts() -> list[Column[Any]]:
     """Exact decimals. A charge has the numbers of its budget's unit; a delta of zero is one of them."""
-    read = {name: partial(exact_number, name=name) for name in ("epsilon", "rho", "mu")}
-    return [Column(name, _AsText(str, read.get(name, _delta))) for name in ("epsilon", "delta", "rho", "mu")]
-
-
-def _delta(stored: str) -> Decimal:
-    return Decimal(0) if stored == "0" else exact_number(stored, "delta")
+    read: dict[str, Callable[[str], Decimal]] = {name: partial(exact_number, name=name) for name in ("epsilon", "rho", "mu")}
+    read["delta"] = lambda stored: Decimal(0) if stored == "0" else exact_number(stored, "delta")
+    return [Column(name, _AsText(str, read[name])) for name in ("epsilon", "delta", "rho", "mu")]
 
 
 def _privacy(stored: str) -> Privacy:
     return privacy_of(**json.loads(stored))
-
-
-def _privacy_text(privacy: Privacy) -> str:
-    return json.dumps(privacy.parameters())
 
 
 def _cost(stored: str) -> Cost:
@@ -133,7 +126,7 @@ CHARGES = Table(
     Column("what", Text, nullable=False),
     Column("at", _AsText(date.isoformat, date.fromisoformat), nullable=False),
     *_amounts(),
-    Column("privacy", _AsText(_privacy_text, _privacy), nullable=False),
+    Column("privacy", _AsText(lambda privacy: json.dumps(privacy.parameters()), _privacy), nullable=False),
     Column("cost", _AsText(cost_text, _cost), nullable=False),
     Column("neighbours", Text, nullable=False),
     Column("receipt", Text),

@@ -50,9 +50,15 @@ class Privacy(ABC):
 
     @property
     @final
+    def number(self) -> str:
+        """The name of the number that grows with what is spent: epsilon, rho or mu."""
+        return fields(self)[0].name
+
+    @property
+    @final
     def size(self) -> float:
-        """The number that grows with what is spent: epsilon, rho or mu."""
-        return float(getattr(self, fields(self)[0].name))
+        """That number."""
+        return float(getattr(self, self.number))
 
     def __str__(self) -> str:
         return ", ".join(f"{name} = {value:g}" for name, value in self.parameters().items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import astuple
 from decimal import Decimal
 
 from geodp.privacy.cost import concentrated_rho, selection_epsilon
@@ -19,19 +20,10 @@ def split(privacy: Privacy, shares: Sequence[float]) -> list[Privacy]:
     (True, True)
     """
     safe = [share * (1.0 - 1e-12) for share in shares]  # sums of floats round up
-    match privacy:
-        case PureDP():
-            return [PureDP(privacy.epsilon * share) for share in safe]
-        case ZeroConcentratedDP():
-            return [ZeroConcentratedDP(privacy.rho * share) for share in safe]
-        case GaussianDP():
-            return [GaussianDP(privacy.mu * math.sqrt(share)) for share in safe]
-        case ApproximateDP():
-            rho = concentrated_rho(privacy) or 0.0
-            pure, concentrated = PureDP(privacy.epsilon * min(safe)), ZeroConcentratedDP(rho * min(safe))
-            better = selection_epsilon(concentrated) > selection_epsilon(pure)
-            return split(ZeroConcentratedDP(rho) if better else PureDP(privacy.epsilon), shares)
-    raise TypeError(f"{privacy!r} is not a notion of privacy")
+    if not isinstance(privacy, ApproximateDP):
+        return [share_of(privacy, share) for share in safe]
+    ways = PureDP(privacy.epsilon), ZeroConcentratedDP(concentrated_rho(privacy) or 0.0)
+    return split(max(ways, key=lambda way: selection_epsilon(share_of(way, min(safe)))), shares)
 
 
 def set_aside(privacy: Privacy, shares: Sequence[float]) -> tuple[list[Privacy], Privacy]:
@@ -58,16 +50,8 @@ def share_of(privacy: Privacy, share: float) -> Privacy:
     >>> share_of(ApproximateDP(1.0, 1e-6), 0.2)
     ApproximateDP(epsilon=0.2, delta=2e-07)
     """
-    match privacy:
-        case GaussianDP():
-            return GaussianDP(privacy.mu * math.sqrt(share))
-        case ApproximateDP():
-            return ApproximateDP(privacy.epsilon * share, privacy.delta * share)
-        case ZeroConcentratedDP():
-            return ZeroConcentratedDP(privacy.rho * share)
-        case PureDP():
-            return PureDP(privacy.epsilon * share)
-    raise TypeError(f"{privacy!r} is not a notion of privacy")
+    factor = math.sqrt(share) if isinstance(privacy, GaussianDP) else share  # the squares of mu add up
+    return type(privacy)(*(value * factor for value in astuple(privacy)))
 
 
 def multiple(privacy: Privacy, times: int) -> Privacy:
@@ -76,16 +60,9 @@ def multiple(privacy: Privacy, times: int) -> Privacy:
     >>> multiple(PureDP(0.1), 3), multiple(ApproximateDP(0.5, 1e-6), 4)
     (PureDP(epsilon=0.3), ApproximateDP(epsilon=2.0, delta=4e-06))
     """
-    match privacy:
-        case GaussianDP():
-            return GaussianDP(math.nextafter(privacy.mu * math.sqrt(times), math.inf))
-        case ApproximateDP():
-            return ApproximateDP(_times(privacy.epsilon, times), _times(privacy.delta, times))
-        case ZeroConcentratedDP():
-            return ZeroConcentratedDP(_times(privacy.rho, times))
-        case PureDP():
-            return PureDP(_times(privacy.epsilon, times))
-    raise TypeError(f"{privacy!r} is not a notion of privacy")
+    if isinstance(privacy, GaussianDP):
+        return GaussianDP(math.nextafter(privacy.mu * math.sqrt(times), math.inf))
+    return type(privacy)(*(_times(value, times) for value in astuple(privacy)))
 
 
 def _times(amount: float, times: int) -> float:
@@ -93,21 +70,3 @@ def _times(amount: float, times: int) -> float:
     exact = Decimal(repr(amount)) * times
     found = float(exact)
     return found if Decimal(repr(found)) >= exact else math.nextafter(found, math.inf)
-
-
-def half(privacy: Privacy) -> Privacy:
-    """What each of two releases may spend so that both together stay within an amount of privacy.
-
-    >>> half(ApproximateDP(1.0, 1e-6)).delta < 5.1e-7, half(GaussianDP(1.0)).mu < 0.70711
-    (True, True)
-    """
-    return one_of(privacy, 2)
-
-
-def one_of(privacy: Privacy, releases: int) -> Privacy:
-    """What each of some releases may spend so that all together stay within an amount of privacy.
-
-    >>> one_of(PureDP(1.0), 50).epsilon <= 0.02, one_of(GaussianDP(1.0), 4).mu <= 0.5
-    (True, True)
-    """
-    return share_of(privacy, (1.0 - 1e-12) / releases)  # sums of floats round up

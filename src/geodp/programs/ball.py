@@ -6,21 +6,14 @@ r"""A ball found privately: where the records are, and how far they spread.
 The search is a chain of releases. Each looks at the records through what the earlier ones released, so their costs add up
 (:func:`geodp.privacy.cost.compose`), and everything decided on the way is a function of public numbers and of earlier releases.
 
-1. *A first centre.* On compact spaces the projected mean (:mod:`geodp.statistics.average`). Elsewhere medians of normal
-   coordinates at the centre of the wide ball, each by the exponential mechanism over the cells of a fine public grid: the error
-   in rank grows with the logarithm of the radius over the spread only. If the records are too few for that, one cube of normal
-   coordinates, by one exponential mechanism over all cubes of many sizes (:mod:`geodp.programs.cells`): the score of a cube is
-   the number of its records, but at most half of all, and the smaller of two cubes counts more. Empty cubes need not be listed,
-   and ``N`` cubes in all need about ``(2/e) log N`` records in the right one. If the records are too few for that as well, a
-   median along the directions in which units of measurement shift the space (for matrices the logarithm of the determinant), or
-   nothing.
+1. *A median* (:mod:`geodp.programs.median`): a centre, and how far records are from it. It needs no ball and few records.
 2. *A radius.* The exponential mechanism over a public geometric grid of radii. ``k(t)`` records are farther than ``t`` from the
    centre, and ``k`` is a target: the score of a radius is minus the number of records by which ``k`` misses the interval between
    its own ``k(t)`` and that of the next smaller radius. Replacing one record changes it by at most 1, and some radius has the
    score 0, however suddenly ``k(t)`` falls. Only radii of balls in which a mean can be released are on the grid, so nothing fails
    later.
-3. *Again*: the mean of the normal coordinates in that ball, with Laplace or Gaussian noise, is a better centre, and about it the
-   radius is smaller.
+   If the records are too few to tell a radius, it follows from the scale that came with the median, as if they were normal: that
+   costs nothing.
 
 *The target.* A larger radius clips fewer records and needs more noise. Clipping costs at most ``k/n`` for each unit of the
 radius, noise ``E'(t)``; they balance at ``k = n E'(t)``, about ``2 d/epsilon`` records for Laplace noise with ``epsilon`` for
@@ -32,7 +25,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -40,30 +33,28 @@ from typing import Any, Literal, Unpack, cast, final
 
 import numpy as np
 
-from geodp.arithmetic.entropy import Entropy
+from geodp.arithmetic.gamma import gamma_quantile
 from geodp.inputs import Array, describe
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.noise.flat import Family
 from geodp.noise.mechanism import Noise
 from geodp.noise.selection import Choice, Selection
-from geodp.privacy.cost import Cost, GaussianCost, compose, laplace_ratio, pure_epsilon, selection_epsilon
+from geodp.privacy.cost import Cost, compose, laplace_ratio, pure_epsilon, selection_epsilon
 from geodp.privacy.notions import Privacy
 from geodp.privacy.splitting import split
-from geodp.programs.cells import Cube, Cubes, Scored, Whole
+from geodp.programs.descent import Descent, Median, check_compact
+from geodp.programs.median import descend, descents, in_one_notion
 from geodp.receipt import Receipt, about_point
 from geodp.records.dataset import GroupOptions
-from geodp.records.sums import rows_over
 from geodp.release import Options, release, takes
 from geodp.request import Flow, Plan, Program, ProgramPlan, Request, Statistic
 from geodp.showing import Row
 from geodp.solver.mean import means_possible
-from geodp.statistics.average import Average
-from geodp.statistics.counts import NormalCoordinates, TangentMean, beyond, histograms
+from geodp.statistics.counts import beyond
 
 #: Raises a ``ValueError`` for balls that are of no use. It may depend on public numbers alone.
 Check = Callable[[Ball], None]
-What = Literal["scale", "medians", "cube", "projected mean", "mean", "radius"]
+What = Literal["median", "radius"]
 
 
 def accept_all(ball: Ball) -> None:
@@ -74,22 +65,14 @@ def accept_all(ball: Ball) -> None:
 RATIO, RADII = 1.1, 140
 #: So many times a radius is divided by that ratio to find one in which floats can hold means: down to 1e-16 of it.
 _MOST_TRIES = 400
-#: Cells in all of the grids on which medians are looked for, and the largest number of a single one.
-_ALL_CELLS, _MOST_CELLS = 2**20, 2**18
-#: The logarithm of all cells over the good ones, where records spread over a thousandth of the wide ball.
-_LOG_CELLS = 7.6
-#: Part of the records by which the rank of a median may be wrong before another way is better.
-_RANK = 0.3
-#: A cube needs no more than this part of the records.
-_NEEDED_SHARE = 0.5
-#: Of the finest cubes at least so many levels must be affordable to tell anything, and at most so many are looked at.
-_LEAST_LEVELS, _MOST_LEVELS = 3, 24
-#: So many records are looked at one by one.
-_MOST_RECORDS = 200_000
-#: Records for which the law of a step is chosen.
-_MANY = 10**7
-#: In more dimensions a cube that holds half of the records is so wide from corner to corner that its middle may be far from them.
-_MOST_DIMENSIONS = 10
+#: Records are looked for up to so many times the scale of the median from it.
+_FARTHEST = 20.0
+#: A radius is chosen if this part of the records is enough to tell it; otherwise it follows from the scale.
+_TELLING = 0.1
+#: Clipping all around costs less than what all clipped records on one side do: so many times as many may be outside.
+_LOOSE = 2.0
+#: Radii that follow from a scale leave no fewer records outside than this part.
+_LEAST_OUTSIDE = 0.02
 
 
 # ---------------------------------------------------------------------- the plan
@@ -103,11 +86,6 @@ class Step:
     what: What
     privacy: Privacy
     cost: Cost
-
-    @property
-    def law(self) -> Family:
-        """The law of its noise, if it has one: that which is charged for."""
-        return "gaussian" if isinstance(self.cost, GaussianCost) else "laplace"
 
     def __str__(self) -> str:
         return f"{self.what} ({self.privacy})"
@@ -218,14 +196,10 @@ def _check_later(later: Request, sizes: tuple[int, ...], ball: Ball) -> None:
 class Search(ProgramPlan):
     """What a search will do, from public numbers alone: its steps, and the later release that its ball is for.
 
-    *Which first centre.* With ``e`` of privacy for each of ``d`` medians their ranks are wrong by about ``(2/e) log(R/s)`` where
-    records spread over ``s`` in a wide ball of radius ``R``; with a thousand or two for that ratio, by ``15/e``.
-    If that is a small part of the records, all medians are taken; otherwise a cube, if one of an eighth of the wide ball's width
-    can be told; otherwise the medians of the units of measurement alone, if the manifold has such and they pass; otherwise a
-    mean, if its noise is small against the radius; otherwise the centre stays where it is.
+    *Which steps.* If the records are too few to tell a radius, the median alone; otherwise a radius is chosen about it.
 
-    *Which parts.* Selections of a radius need little. Of what is spent, four parts go to the first centre, one to a first radius,
-    four to the second centre and one to the last radius; without a second round, half and half.
+    *Approximate privacy* is not split: the whole search is accounted in one mu or in one epsilon
+    (:func:`geodp.programs.median.in_one_notion`).
     """
 
     @property
@@ -246,11 +220,27 @@ class Search(ProgramPlan):
         return self._program.then or self.privacy
 
     @cached_property
+    def _parts(self) -> tuple[tuple[What, Privacy], ...]:
+        whole = in_one_notion(self.start, self.n, self.privacy)
+        for parts in WAYS:
+            shares = split(whole, [share for _, share in parts])
+            if len(shares) == 1 or records_to_tell(shares[1], self.n) < _TELLING * self.n:
+                break
+        return tuple((what, share) for (what, _), share in zip(parts, shares, strict=True))
+
+    @cached_property
     def steps(self) -> tuple[Step, ...]:
-        tries = ways(self.start)
-        parts = next((each for each in tries[:-1] if all_tell(each, self.manifold, self.n, self.privacy)), tries[-1])
-        shares = split(self.privacy, shares_of(parts))
-        return tuple(Step(what, part, _cost(what, part, self.manifold)) for (what, _), part in zip(parts, shares, strict=True))
+        costs = (self._descent[1] if what == "median" else Selection(part).cost for what, part in self._parts)
+        return tuple(Step(*each, cost) for each, cost in zip(self._parts, costs, strict=True))
+
+    @cached_property
+    def _descent(self) -> tuple[Descent, Cost]:
+        return descents(self.start, self.n, self._parts[0][1])
+
+    @property
+    def descent(self) -> Descent:
+        """The descent to the median."""
+        return self._descent[0]
 
     @cached_property
     def own_cost(self) -> Cost:
@@ -261,126 +251,51 @@ class Search(ProgramPlan):
 
     def flow(self) -> Flow:
         """Each step looks at the records through what the earlier ones released."""
-        manifold, ball = self.manifold, self.start if isinstance(self.start, Ball) else None
-        center, reach = (manifold.origin, math.inf) if ball is None else (ball.center, ball.radius)
-        for i, step in enumerate(self.steps):
-            statistic = self._statistic(step, center, reach, final=i == len(self.steps) - 1)
-            plan = self.step(statistic, step.privacy, step.law)
-            if plan.own_cost != step.cost:
-                raise RuntimeError(f"the noise of a step, {plan.own_cost}, is not the one that is charged, {step.cost}")
+        manifold = self.manifold
+        median: Median = (yield from descend(self, *self._descent)).median
+        center, reach = self._around(median)
+        if len(self.steps) == 1:
+            reach = self._radii(center, self._radius_of(median))[0]
+        for step in self.steps[1:]:
+            plan = self.step(Radius.of(self, step, center, self._radii(center, reach)), step.privacy)
             (drawn,) = yield (plan,)
-            value = statistic.value(plan.noise.finish(drawn))
-            if step.what == "projected mean":
-                center = value
-            elif step.what == "radius":
-                reach = value
-            else:
-                center, moved = moved_center(wide_ball(manifold, center, reach), value, self._program.accepts)
-                reach += moved
+            reach = plan.statistic.value(drawn)
         return Ball(manifold, center, reach)
 
-    def _statistic(self, step: Step, center: Array, reach: float, *, final: bool) -> Statistic:
-        if step.what == "projected mean":
-            return Average(self.manifold)
-        if step.what == "radius":
-            return Radius.of(self, step, center, reach, final)
-        wide = wide_ball(self.manifold, center, reach)
-        if step.what == "mean":
-            return TangentMean(wide)
-        return MiddleCube(wide) if step.what == "cube" else Medians(wide, step.what == "scale")
+    def _around(self, median: Median) -> tuple[Array, float]:
+        """A centre at the median, or as near as floats and the later request can be there, and how far records may be from it."""
+        manifold, accepts, center, moved = self.manifold, self._program.accepts, median.point, 0.0
+        if isinstance(self.start, Ball):
+            away = manifold.raw_coordinates(self.start.center, manifold.raw_log(self.start.center, center))
+            center, moved = moved_center(wide_ball(manifold, self.start.center, self.start.radius), away, accepts)
+        reach = self.start.radius + moved if isinstance(self.start, Ball) else math.inf
+        return center, min(reach, _FARTHEST * median.scale) if median.arrived else reach
+
+    def _radii(self, center: Array, most: float) -> list[float]:
+        """Radii up to ``most`` of balls in which the later request is possible, or at least one that is larger."""
+        manifold, accepts = self.manifold, self._program.accepts
+        widest = self.start.radius if isinstance(self.start, Ball) else math.inf
+        return possible_radii(manifold, center, most, accepts) or possible_radii(manifold, center, widest, accepts)[-1:]
+
+    def _radius_of(self, median: Median) -> float:
+        """The radius for normal records with that scale: it balances clipping and noise, too."""
+        d = self.manifold.dim
+        outside = min(max(_LOOSE * balanced(self.then, self.manifold) / self.n, _LEAST_OUTSIDE), 0.5)
+        radius = median.scale * math.sqrt(gamma_quantile(0.5 * d, 1.0 - outside) / gamma_quantile(0.5 * d, 0.5))
+        return math.hypot(radius, median.noise)
+
+
+#: The ways to search, best first: their steps and the parts of the privacy that these get. The last one always works.
+WAYS: tuple[tuple[tuple[What, float], ...], ...] = (
+    (("median", 0.7), ("radius", 0.3)),
+    (("median", 1.0),),
+)
 
 
 def plan_search(start: Ball | Manifold, n: int, privacy: Privacy, then: Privacy | None = None) -> Search:
     """The steps that a search for a ball takes; ``then`` is the privacy of the mean that the ball is for."""
     found: Any = Request(EnclosingBall(start, then), privacy).plan(n)
     return found
-
-
-def ways(start: Ball | Manifold) -> list[list[tuple[What, float]]]:
-    """The ways to search, best first: their steps and the parts of the privacy that these get. The last one always works."""
-    firsts: list[What] = ["projected mean"]
-    if isinstance(start, Ball):
-        firsts = ["medians", "cube", "scale", "mean"] if len(start.manifold.scale_directions) else ["medians", "cube", "mean"]
-    ways: list[list[tuple[What, float]]] = []
-    for first in firsts:
-        ways.append([(first, 4.0), ("radius", 1.0), ("mean", 4.0), ("radius", 1.0)])
-        if first in ("scale", "projected mean"):
-            ways.append([(first, 1.0), ("radius", 1.0)])
-    return [*ways, [("radius", 1.0)]] if isinstance(start, Ball) else ways
-
-
-def enough_records(start: Ball | Manifold, privacy: Privacy) -> int:
-    """From how many records on a search goes the best way."""
-    manifold, best = (start.manifold if isinstance(start, Ball) else start), ways(start)[0]
-    most = 1
-    while not all_tell(best, manifold, most, privacy):
-        most *= 2
-    least = most // 2
-    while most - least > 1:
-        middle = (most + least) // 2
-        least, most = (least, middle) if all_tell(best, manifold, middle, privacy) else (middle, most)
-    return most
-
-
-def shares_of(parts: list[tuple[What, float]]) -> list[float]:
-    total = sum(part for _, part in parts)
-    return [part / total for _, part in parts]
-
-
-def all_tell(parts: list[tuple[What, float]], manifold: Manifold, n: int, privacy: Privacy) -> bool:
-    """Whether every step, with its part of the privacy, would tell something about ``n`` records."""
-    shares = split(privacy, shares_of(parts))
-    steps = [what for what, _ in parts]
-    return all(_tells(what, share, manifold, n, first=i == 0) for i, (what, share) in enumerate(zip(steps, shares, strict=True)))
-
-
-def _tells(what: What, privacy: Privacy, manifold: Manifold, n: int, *, first: bool) -> bool:
-    """Whether a step with this privacy would tell anything about ``n`` records: from public numbers alone."""
-    match what:
-        case "medians" | "scale":
-            count = manifold.dim if what == "medians" else len(manifold.scale_directions)
-            each = selection_epsilon(split(privacy, [1.0 / count] * count)[0])
-            return 2.0 / each * _LOG_CELLS < _RANK * n
-        case "cube":
-            possible = manifold.dim <= _MOST_DIMENSIONS and n <= _MOST_RECORDS
-            return possible and cubes_for(privacy, manifold.dim, 1.0, n).levels >= _LEAST_LEVELS
-        case "mean":
-            # in the wide ball its noise is to be small; later any centre is better than a rough one
-            return _noise_over_radius(privacy, manifold.dim, n) < (0.125 if first else 0.25)
-        case "projected mean":
-            return 0.5 * _noise_over_radius(privacy, Average(manifold).space.dim, n) < 0.25
-    return records_to_tell(privacy, n) < 0.5 * n
-
-
-def cubes_for(privacy: Privacy, dim: int, radius: float, n: int) -> Cubes:
-    """Cubes as fine as can be told: with half of the records in one of them, no other one is chosen but with chance ``e^-4``."""
-    affordable = 0.5 * selection_epsilon(privacy) * (_NEEDED_SHARE * n) - 4.0
-    levels = 0
-    while levels < _MOST_LEVELS and math.log(Cubes(dim, radius, levels + 1).total) < affordable:
-        levels += 1
-    return Cubes(dim, radius, levels)
-
-
-def _noise_over_radius(privacy: Privacy, dim: int, n: int) -> float:
-    ratio = laplace_ratio(privacy, dim) or pure_epsilon(privacy)
-    return 2.0 * dim / (n * ratio)
-
-
-def _cost(what: What, privacy: Privacy, manifold: Manifold) -> Cost:
-    match what:
-        case "medians":
-            return compose(Selection(part).cost for part in split(privacy, [1.0 / manifold.dim] * manifold.dim))
-        case "scale":
-            count = len(manifold.scale_directions)
-            return compose(Selection(part).cost for part in split(privacy, [1.0 / count] * count))
-        case "radius" | "cube":
-            return Selection(privacy).cost
-        case "mean":
-            statistic: Any = TangentMean(Ball(manifold, manifold.origin, 1e-3))
-        case _:
-            statistic = Average(manifold)
-    # the law is chosen for many records, where no noise is as wide as the ball; then the cost depends on neither
-    return Request(statistic, privacy).plan(_MANY).own_cost
 
 
 # ---------------------------------------------------------------------- releasing
@@ -434,8 +349,7 @@ def check_start(outer: Ball | Manifold, check: Check = accept_all) -> None:
     if not isinstance(manifold, Manifold):
         raise TypeError(f"outer must be a wide Ball or a compact manifold but is of type {type(outer).__name__}")
     if isinstance(outer, Manifold):
-        if outer.embedding is None:
-            raise ValueError(f"{outer} is not compact: start from a wide ball, such as one of radius=30")
+        check_compact(outer)
     elif not math.isinf(manifold.injectivity_radius):
         raise ValueError(f"on {manifold} no ball is needed to start from: give the manifold itself")
     center, reach = (outer.center, outer.radius) if isinstance(outer, Ball) else (manifold.origin, math.inf)
@@ -454,147 +368,6 @@ def check_start(outer: Ball | Manifold, check: Check = accept_all) -> None:
 def wide_ball(manifold: Manifold, center: Array, reach: float) -> Ball:
     """A ball for looking at records: its radius need not be one in which means are unique."""
     return Ball(manifold, center, min(reach, 0.999 * Ball(manifold, center, 1e-3).max_radius))
-
-
-def cells_for(count: int) -> int:
-    """Cells of the grid on which each of so many medians is looked for."""
-    return min(2 ** int(math.log2(_ALL_CELLS / count)), _MOST_CELLS)
-
-
-@final
-@dataclass(frozen=True)
-class Medians(Statistic):
-    """The medians along directions, by exponential mechanisms over the cells of a grid: all coordinates, or the scale alone.
-
-    The score of a cell is minus the number of records by which it misses the median: the records below its lower end must not be
-    more than half, nor those below its upper end fewer. Scores so low that all such cells together are next to never chosen
-    count as one score. Cells may be as fine as one likes: records in many of them make many good ones.
-    """
-
-    ball: Ball
-    scale: bool
-
-    kind = "medians"
-    words = "the medians of the coordinates"
-
-    @property
-    def place(self) -> Ball:
-        return self.ball
-
-    @property
-    def directions(self) -> Array:
-        return self.ball.manifold.scale_directions if self.scale else np.eye(self.ball.manifold.dim)
-
-    @property
-    def cells(self) -> int:
-        return cells_for(len(self.directions))
-
-    def noise(self, plan: Plan) -> Noise:
-        count = len(self.directions)
-        return MedianChoice(tuple(split(plan.privacy, [1.0 / count] * count)), self.cells, plan.n)
-
-    def compute(self, source: Any, n: int, progress: Any = None) -> Any:
-        return histograms(source, self.ball, self.directions, self.cells, n)
-
-    def value(self, drawn: Array) -> Array:
-        """Normal coordinates of the medians."""
-        chosen = (drawn + 0.5) * 2.0 * self.ball.radius / self.cells - self.ball.radius
-        return np.asarray(chosen @ self.directions)
-
-
-@final
-@dataclass(frozen=True)
-class MedianChoice(Noise):
-    """An exponential mechanism for each of several medians."""
-
-    parts: tuple[Privacy, ...]
-    cells: int
-    n: int
-
-    @property
-    def cost(self) -> Cost:
-        return compose(Selection(part).cost for part in self.parts)
-
-    def draws(self, values: Sequence[Any], entropy: Entropy | None = None) -> list[Array]:
-        return [np.array([self._cell(row, part, entropy) for row, part in zip(rows, self.parts, strict=True)]) for rows in values]
-
-    def _cell(self, row: Whole, part: Privacy, entropy: Entropy | None) -> float:
-        selection = Selection(part)
-        most = min(self.n, math.ceil(2.0 / selection.epsilon * (math.log(self.cells) + 20.0)))
-        scores = median_scores(row, self.n // 2, most)
-        score, position = selection.draw_among_many(self.cells, np.bincount(scores, minlength=most + 1)[1:].tolist(), entropy)
-        those = np.flatnonzero(scores == score)  # also where they are not needed: the time must not tell
-        return float(position if score == 0 else those[position])
-
-    def possible(self, drawn: Array) -> bool:
-        return drawn.shape == (len(self.parts),) and bool(np.isin(drawn, np.arange(self.cells)).all())
-
-
-def median_scores(row: Whole, half: int, most: int) -> Whole:
-    """For each cell, ``most`` less the number of records by which it misses the median, and 0 if those are ``most`` or more.
-
-    Replacing one record changes the number below either end of a cell by at most 1, and so the score.
-    """
-    high = np.cumsum(row)
-    return most - np.minimum(most, np.maximum(0, np.maximum(high - row - half, half - high)))
-
-
-@final
-@dataclass(frozen=True)
-class MiddleCube(Statistic):
-    """The middle of a cube of normal coordinates that holds many records, by one exponential mechanism over all cubes."""
-
-    ball: Ball
-
-    kind = "cube"
-    words = "the cube with the most records"
-
-    @property
-    def place(self) -> Ball:
-        return self.ball
-
-    def noise(self, plan: Plan) -> Noise:
-        return CubeChoice(plan.privacy, cubes_for(plan.privacy, self.ball.manifold.dim, self.ball.radius, plan.n), plan.n)
-
-    def compute(self, source: Any, n: int, progress: Any = None) -> Array:
-        return rows_over(source, self.ball.manifold, NormalCoordinates(self.ball, n), n)
-
-
-@final
-@dataclass(frozen=True)
-class CubeChoice(Noise):
-    """An exponential mechanism over cubes of many sizes."""
-
-    privacy: Privacy
-    cubes: Cubes
-    n: int
-
-    @property
-    def cost(self) -> Cost:
-        return Selection(self.privacy).cost
-
-    def draws(self, values: Sequence[Any], entropy: Entropy | None = None) -> list[Array]:
-        return [self._cube(vectors, entropy) for vectors in values]
-
-    def _cube(self, vectors: Array, entropy: Entropy | None) -> Array:
-        scored = Scored(self.cubes, vectors, max(1, int(_NEEDED_SHARE * self.n)))
-        score, position = Selection(self.privacy).draw_among_many(self.cubes.total, scored.counts, entropy)
-        if score > 0:
-            cube = scored.at(score, position)
-        else:
-            cube = self.cubes.at(position)
-            scored.pass_by(cube)
-        return np.array([cube.level, cube.grid, *cube.place], dtype=np.float64)
-
-    def possible(self, drawn: Array) -> bool:
-        if drawn.shape != (2 + self.cubes.dim,) or (drawn != np.floor(drawn)).any() or (drawn < 0.0).any():
-            return False
-        level, grid, *place = drawn
-        return bool(level <= self.cubes.levels and grid < self.cubes.grids and max(place) <= 2**level)
-
-    def finish(self, drawn: Array) -> Array:
-        level, grid, *place = (int(number) for number in drawn)
-        return self.cubes.middle(Cube(level, grid, tuple(place)))
 
 
 def moved_center(ball: Ball, coordinates: Array, check: Check = accept_all) -> tuple[Array, float]:
@@ -618,7 +391,7 @@ def moved_center(ball: Ball, coordinates: Array, check: Check = accept_all) -> t
 
 @final
 @dataclass(frozen=True)
-class Radius(Statistic):
+class Radius(Statistic, step=True):
     """A radius about the centre, by the exponential mechanism over those of balls in which a mean can be released."""
 
     #: A ball about the centre that is as wide as distances are told apart.
@@ -630,14 +403,13 @@ class Radius(Statistic):
     words = "the radius"
 
     @classmethod
-    def of(cls, search: Search, step: Step, center: Array, reach: float, final: bool) -> Radius:
+    def of(cls, search: Search, step: Step, center: Array, radii: list[float]) -> Radius:
         manifold = search.manifold
-        radii = possible_radii(manifold, center, reach, search.statistic.accepts)  # type: ignore[attr-defined]
         without_cut_locus = math.isinf(manifold.injectivity_radius)
         wide = Ball(manifold, center, radii[0]) if without_cut_locus else wide_ball(manifold, center, math.inf)
         root = math.sqrt(manifold.curvature)
         bends = [root * radius / math.tan(root * radius) if root > 0.0 else 1.0 for radius in radii]
-        targets = (radius_target(search.then, step.privacy, manifold, search.n, final, bend) for bend in bends)
+        targets = (radius_target(search.then, step.privacy, manifold, search.n, bend) for bend in bends)
         return cls(wide, tuple(radii), tuple(targets))
 
     @property
@@ -674,11 +446,14 @@ def records_to_tell(privacy: Privacy, n: int) -> float:
     return 2.0 / selection_epsilon(privacy) * (math.log(beyond_all) + 3.0)
 
 
-def radius_target(then: Privacy, privacy: Privacy, manifold: Manifold, n: int, final: bool, bend: float = 1.0) -> int:
+def radius_target(then: Privacy, privacy: Privacy, manifold: Manifold, n: int, bend: float = 1.0) -> int:
     """How many records a radius is to leave outside: what balances clipping with the later noise, but enough to be told."""
-    ratio = laplace_ratio(then, manifold.dim) or pure_epsilon(then)
-    balanced = 2.0 * manifold.dim / ratio * bend if final else 0.0
-    return round(min(max(balanced, records_to_tell(privacy, n)), 0.5 * n))
+    return round(min(max(balanced(then, manifold) * bend, records_to_tell(privacy, n)), 0.5 * n))
+
+
+def balanced(then: Privacy, manifold: Manifold) -> float:
+    """So many records outside of a ball balance clipping with the noise of a mean, where the space is flat."""
+    return 2.0 * manifold.dim / (laplace_ratio(then, manifold.dim) or pure_epsilon(then))
 
 
 def possible_radii(manifold: Manifold, center: Array, reach: float, check: Check = accept_all) -> list[float]:

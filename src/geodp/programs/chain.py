@@ -14,22 +14,19 @@ from geodp.arithmetic.gamma import gamma_quantile
 from geodp.inputs import Array, real_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.manifolds.functions import sinhc
 from geodp.planning import plan
-from geodp.privacy.cost import Cost, compose, selection_epsilon
+from geodp.privacy.cost import Cost, compose
 from geodp.privacy.notions import Privacy, privacy_of
-from geodp.privacy.splitting import share_of, split
-from geodp.programs.ball import Search, Step, cells_for, cubes_for, enough_records, plan_search, radius_target
+from geodp.programs.ball import Search, balanced, plan_search, radius_target
+from geodp.programs.found import portions
+from geodp.programs.median import notions
 from geodp.release import takes
 from geodp.request import Plan, Request
 from geodp.showing import Row, Shown
 from geodp.solver.mean import check_means
-from geodp.statistics.counts import TangentMean
 from geodp.statistics.frechet import Mean
 from geodp.verdict import against_spread
 
-#: How far from a multiple of the identity matrices are taken to be: some standard deviations differ by a factor of five or so.
-_BEYOND_UNITS = 3.0
 #: Parts of the privacy for the ball among which the best is taken.
 PARTS = (0.1, 0.2, 0.35, 0.5, 0.65)
 #: Nodes of the quadrature for clipping, in each of two directions.
@@ -42,14 +39,14 @@ class ChainPlan(Shown):
     """What a private ball and a mean in it would be like, if records spread as was guessed. No data were read.
 
     ``find`` is the part of the privacy that goes to the ball. ``mean`` is the plan of the mean in a ball of the radius that the
-    search is expected to find. ``enough`` is the number of records from which on the search goes its best way, with medians
-    of all coordinates or a projected mean and a second round. ``guess`` is the radius up to which a ball that you can name
+    search is expected to find. ``enough`` is the number of records from which on the search arrives among them nine times in ten;
+    infinite if the way is too long for any number. ``guess`` is the radius up to which a ball that you can name
     without looking is better: it needs no search.
 
     >>> from geodp import Sphere, plan_chain
     >>> chain = plan_chain(Sphere(2), n=5000, epsilon=1.0, spread=0.3)
-    >>> [step.what for step in chain.search.steps], chain.radius < 1.0 < chain.enough
-    (['projected mean', 'radius', 'mean', 'radius'], True)
+    >>> [step.what for step in chain.search.steps], chain.radius < 1.0 < chain.enough < 5000
+    (['median', 'radius'], True)
     """
 
     search: Search
@@ -77,8 +74,8 @@ class ChainPlan(Shown):
         return min(self.mean.expected_error + self.clipping, 2.0 * self.radius)
 
     @cached_property
-    def enough(self) -> int:
-        return enough_records(self.search.start, self.search.privacy)
+    def enough(self) -> float:
+        return self.search.descent.enough(self.spread)
 
     @cached_property
     def guess(self) -> float:
@@ -96,7 +93,7 @@ class ChainPlan(Shown):
             "radius": self.radius,
             "expected_error": self.expected_error,
             "clipping": self.clipping,
-            "enough_records": self.enough,
+            "enough_records": self.enough if math.isfinite(self.enough) else None,
             "guess": self.guess,
             "verdict": self.verdict(),
             "mean": self.mean.to_dict(),
@@ -114,7 +111,7 @@ class ChainPlan(Shown):
     def rows(self) -> list[Row]:
         start, n, length = self.search.start, self.mean.n, self.mean.notation.length
         outer = f"a ball of radius {start.radius:g}" if isinstance(start, Ball) else "all of it"
-        few = f"; {self.enough} records or more could be looked at more closely" if n < self.enough else ""
+        few = f"; it may not arrive, with {self.enough:g} records or more it would" if n < self.enough else ""
         return [
             ("ball", f"{100 * self.find:g}% of the privacy ({self.search.privacy}), from {outer}"),
             ("search", f"{' -> '.join(step.what for step in self.search.steps)}{few}"),
@@ -180,9 +177,8 @@ def plan_chain(
 
 
 def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread: float, layout: str | None) -> ChainPlan:
-    safe = 1.0 - 1e-12  # sums of floats round up
-    rest = share_of(whole, (1.0 - find) * safe)
-    search = plan_search(outer, n, share_of(whole, find * safe), rest)
+    _, part, rest = portions(outer, n, notions(whole), find)
+    search = plan_search(outer, n, part, rest)
     manifold = search.manifold
     center = outer.center if isinstance(outer, Ball) else manifold.origin
     limit = 0.999 * Ball(manifold, center, 1e-3).max_radius
@@ -198,60 +194,14 @@ def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread
 
 
 def _expected_ball(search: Search, spread: float, limit: float) -> tuple[float, float]:
-    """The radius that the search will find, and what clipping in its ball will cost, roughly.
-
-    Each step is as wrong as its noise makes it, and the next one has to make up for it.
-    """
-    manifold, n = search.manifold, search.n
+    """The radius that the search will find, and what clipping in its ball will cost, roughly."""
+    manifold, n, descent = search.manifold, search.n, search.descent
     reach = search.start.radius if isinstance(search.start, Ball) else limit
-    away, radius, pull = reach, reach, 0.0
-    for i, step in enumerate(search.steps):
-        match step.what:
-            case "medians" | "scale":
-                away = _median_error(step, manifold, n, reach, spread)
-            case "cube":
-                away = _cube_error(step, manifold, n, reach, spread)
-            case "projected mean":
-                away = min(reach, 2.0 * _mean_error(step, manifold, n, 1.0))
-            case "mean":
-                away = min(radius, _mean_error(step, manifold, n, radius) + pull)
-            case "radius":
-                last = i == len(search.steps) - 1
-                outside = min(radius_target(search.then, step.privacy, manifold, n, last) / n, 0.5)
-                radius, pull = _clipped(manifold.dim, spread, away, outside, reach)
+    away = min(reach, descent.expected_error(spread)) if n >= descent.enough(spread) else reach
+    last = search.steps[-1]
+    outside = balanced(search.then, manifold) if last.what == "median" else radius_target(search.then, last.privacy, manifold, n)
+    radius, pull = _clipped(manifold.dim, spread, away, min(outside / n, 0.5), reach)
     return min(radius, limit), pull
-
-
-def _cube_error(step: Step, manifold: Manifold, n: int, reach: float, spread: float) -> float:
-    """How far the middle of a cube is from the records: half of them fit into one of a few deviations, or the finest one.
-
-    Where curvature is negative a cube is wider than its coordinates say: records are taken to be a sixth of the way out.
-    """
-    cubes = cubes_for(step.privacy, manifold.dim, reach, n)
-    side = max(cubes.side(cubes.levels), min(6.0 * spread / math.sqrt(manifold.dim), 2.0 * reach))
-    stretch = float(sinhc(np.array(math.sqrt(-manifold.lowest_curvature) * reach / 6.0)))
-    return min(reach, 0.3 * side * math.sqrt(manifold.dim) * min(stretch, reach / side))
-
-
-def _median_error(step: Step, manifold: Manifold, n: int, reach: float, spread: float) -> float:
-    """How far medians are from those of the records: by the ranks that the exponential mechanism misses, and by the cells."""
-    if step.what == "scale":
-        return min(max(_BEYOND_UNITS, spread), reach)
-    epsilon = selection_epsilon(split(step.privacy, [1.0 / manifold.dim] * manifold.dim)[0])
-    deviation, cell = spread / math.sqrt(manifold.dim), reach / cells_for(manifold.dim)
-    # weights fall by the ranks missed: those about the median are worth an interval of this width, and all others the grid
-    width = max(4.0 * math.sqrt(2.0 * math.pi) * deviation / (epsilon * n), cell)
-    others = max(math.log(2.0 * reach / width), 1.0)
-    if others + math.log(20.0 * manifold.dim) > 0.25 * epsilon * n:
-        return reach  # one time in twenty or more, some median is not among the records at all
-    missed = min(2.0 / epsilon * others / n, 0.49)
-    return math.sqrt(manifold.dim) * (deviation * NormalDist().inv_cdf(0.5 + missed) + cell)
-
-
-def _mean_error(step: Step, manifold: Manifold, n: int, radius: float) -> float:
-    small = 1e-3 * min(1.0, Ball(manifold, manifold.origin, 1e-3).max_radius)
-    noise = Request(TangentMean(Ball(manifold, manifold.origin, small)), step.privacy).plan(n).noise
-    return noise.expected_error() * radius / small
 
 
 def _clipped(dim: int, spread: float, away: float, outside: float, reach: float) -> tuple[float, float]:

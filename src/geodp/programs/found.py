@@ -19,22 +19,55 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from geodp.inputs import real_number
-from geodp.manifolds import Euclidean, Manifold
+from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
-from geodp.privacy.cost import Cost, cost_of
+from geodp.privacy.cost import Cost, cost_of, gaussian_shift, laplace_ratio, pure_epsilon
 from geodp.privacy.neighbours import Unit
-from geodp.privacy.notions import Privacy
-from geodp.privacy.splitting import share_of
+from geodp.privacy.notions import GaussianDP, Privacy, PureDP
+from geodp.privacy.splitting import split
 from geodp.programs.ball import EnclosingBall, in_ball, wide_ball
+from geodp.programs.descent import start_on
+from geodp.programs.median import descents, notions, shortage
 from geodp.request import ProgramPlan, Request, Statistic, Steps, cost_of_parts
 
 
 def start_of(place: Ball | Manifold) -> Ball:
     """The widest ball to start from: what stands for the ball that is not found yet."""
     return place if isinstance(place, Ball) else wide_ball(place, place.origin, math.inf)
+
+
+#: Parts of the privacy for the search.
+FINDS = (0.2, 0.35, 0.5)
+
+
+class Portions(NamedTuple):
+    """How the privacy is divided: the part for the search, what it is, and the rest for the statistic."""
+
+    find: float
+    search: Privacy
+    rest: Privacy
+
+
+def portions(start: Ball | Manifold, n: int, kept: list[Privacy], find: float | None = None) -> Portions:
+    """The parts of the privacy, in one of the notions: with the least noise for a mean among those with which the search arrives.
+
+    If none of them is enough to arrive, half of the privacy goes to the search.
+    """
+    dim = (start.manifold if isinstance(start, Ball) else start).dim
+
+    def badness(each: Portions) -> tuple[float, float]:
+        ratio = laplace_ratio(each.rest, dim) or pure_epsilon(each.rest)
+        least = [dim / ratio]
+        if (shift := gaussian_shift(each.rest)) is not None:
+            least.append(math.sqrt(dim) / shift)
+        return shortage(descents(start, n, each.search)[0]), min(least)
+
+    parts = FINDS if find is None else (find,)
+    found = (Portions(part, *split(one, [part, 1.0 - part])) for one in kept for part in parts)
+    return min(found, key=badness)
 
 
 @final
@@ -45,20 +78,20 @@ class InFoundBall(Statistic):
     start: Ball | Manifold
     #: The statistic, in the ball of ``start_of``.
     then: Statistic
-    #: The part of the privacy for the search.
-    find: float = 0.2
+    #: The part of the privacy for the search; by default one of :data:`FINDS`.
+    find: float | None = None
 
     kind = "found"
     words = "a ball and what is released in it"
     chain = True
 
     def __post_init__(self) -> None:
-        find = real_number(self.find, "find, the part of the privacy for the ball,")
+        find = FINDS[0] if self.find is None else real_number(self.find, "find, the part of the privacy for the ball,")
         if not 0.0 < find <= 0.9:
             raise ValueError(f"find, the part of the privacy for the ball, must be from 0 to 0.9 but is {find:g}: 0.2 is usual")
         if self.then.place != start_of(self.start):
             raise ValueError("the statistic must be in the ball that the search starts from")
-        object.__setattr__(self, "find", find)
+        object.__setattr__(self, "find", None if self.find is None else find)
 
     @property
     def place(self) -> Ball | Manifold:
@@ -80,25 +113,31 @@ class InFoundBall(Statistic):
 
     def search(self, request: Request, sizes: tuple[int, ...]) -> Request:
         """The search for a ball in which the statistic of groups of these sizes, or of all members, can be released."""
-        later = self.later(request, start_of(self.start))
+        later = self.later(request, start_of(self.start), sizes)
         each = later if later.labels is None else later.of_group
         statistic = EnclosingBall(self.start, later.privacy, each, tuple(sorted(set(sizes))))
         one: Any = {"mechanism": "auto", "law": None, "project": None, "coverage": 0.0, "labels": None, "divided": 1}
-        return replace(request, statistic=statistic, privacy=_share(request.privacy, self.find), **one)
+        return replace(request, statistic=statistic, privacy=self.portions(request, sizes[0]).search, **one)
 
-    def later(self, request: Request, ball: Ball) -> Request:
+    def portions(self, request: Request, n: int) -> Portions:
+        """The parts of the privacy, in a notion in which the noise that was asked for exists."""
+        no_epsilon, no_mu = request.law == "gaussian", request.law == "laplace" or request.mechanism == "intrinsic"
+        kept = [
+            each
+            for each in notions(request.privacy)
+            if not (no_epsilon and isinstance(each, PureDP)) and not (no_mu and isinstance(each, GaussianDP))
+        ]
+        return portions(self.start, max(1, n), kept or [request.privacy], self.find)
+
+    def later(self, request: Request, ball: Ball, sizes: tuple[int, ...]) -> Request:
         """The request for the statistic in the ball that was found."""
-        rest = 1.0 - self.find
-        privacy, coverage = _share(request.privacy, rest), min(0.5, request.coverage / rest)
-        return replace(request, statistic=in_ball(self.then, ball), privacy=privacy, coverage=coverage)
+        parts = self.portions(request, sizes[0])
+        coverage = min(0.5, request.coverage / (1.0 - parts.find))
+        return replace(request, statistic=in_ball(self.then, ball), privacy=parts.rest, coverage=coverage)
 
     def steps(self, request: Request, sizes: tuple[int, ...]) -> Steps:
         found = yield self.search(request, sizes)
-        yield self.later(request, found.ball)
-
-
-def _share(privacy: Privacy, part: float) -> Privacy:
-    return share_of(privacy, part * (1.0 - 1e-12))  # sums of floats round up
+        yield self.later(request, found.ball, sizes)
 
 
 @final
@@ -110,8 +149,7 @@ class FoundPlan(ProgramPlan):
     def own_cost(self) -> Cost:
         request, statistic = self.request, self.statistic
         assert isinstance(statistic, InFoundBall)
-        parts = (_share(request.privacy, part) for part in (statistic.find, 1.0 - statistic.find))
-        return cost_of_parts([cost_of(part) for part in parts], request.privacy)
+        return cost_of_parts([cost_of(part) for part in statistic.portions(request, self.n)[1:]], request.privacy)
 
     @cached_property
     def search(self) -> Any:
@@ -126,14 +164,8 @@ class FoundPlan(ProgramPlan):
     def __str__(self) -> str:
         statistic = self.statistic
         assert isinstance(statistic, InFoundBall)
-        rest = statistic.later(self.request, start_of(statistic.start)).privacy
+        rest = statistic.portions(self.request, self.n).rest
         return f"a ball by {self.search}; then {statistic.then.words} in it, {rest}"
-
-
-#: The radius of the wide ball to start from if nothing is said: on matrices a factor of 1e13 either way.
-OUTER = 30.0
-#: The part of the privacy for the search if nothing is said.
-FIND = 0.35
 
 
 def in_found_ball(
@@ -141,17 +173,4 @@ def in_found_ball(
 ) -> InFoundBall:
     """A statistic in a ball that is found on this manifold."""
     start = start_on(manifold, outer)
-    return InFoundBall(start, make(start_of(start)), FIND if find is None else find)
-
-
-def start_on(manifold: Manifold, outer: float | None = None) -> Ball | Manifold:
-    """What a search starts from: the manifold if it has a cut locus, else a wide ball about its origin."""
-    if math.isfinite(manifold.injectivity_radius):
-        if outer is not None:
-            raise ValueError(f"on {manifold} a search needs no outer radius: leave it out")
-        return manifold
-    if outer is None and isinstance(manifold, Euclidean):
-        raise ValueError(
-            f"nobody can know how far from 0 points of {manifold} are: give outer= (or --outer), a radius that holds the records"
-        )
-    return Ball(manifold, manifold.origin, OUTER if outer is None else outer)
+    return InFoundBall(start, make(start_of(start)), find)

@@ -1,22 +1,24 @@
-r"""The median of few records, by noisy steps towards them: no ball, no clipping, no theorem about curvature.
+r"""The private median of records, or a Huber location nearer to their mean: a centre that needs no ball and few records.
 
-*Public*: the manifold or the wide ball, the number of records ``n``, the budget, and every answer. *Private*: the records.
-*Neighbours*: data sets of the same size that differ by replacing one record.
+*Public*: the manifold or the wide ball to start from, the number of records, the privacy, the threshold, and every answer on the
+way. *Private*: the records. *Neighbours*: data sets of the same size that differ by replacing one record; with ``unit`` all
+records of one person.
 
-**One kind of request.** At a point ``p`` with a threshold ``h`` a record ``x`` with ``v = log_p(x)`` becomes the vector
-``(v/max(|v|, h), sqrt(1 - min(|v|/h, 1)^2))`` in ``R^(d+1)``. It has length 1 or less: a near record points up, a far one
-points to where it is. The mean of the first part is the gradient of the median, smoothed near the records (Huber's location).
-That of the last coordinate, the *nearness*, says whether the threshold is too wide, and costs nothing: a record still moves
-within the unit ball.
+*Theorem.* :class:`geodp.programs.descent.Descent` asks for sums of vectors and for choices of a radius, each at a cost of its
+own, which may depend on earlier answers. A sum (:class:`MedianGradient`) has sensitivity 2 and gets Laplace or Gaussian noise in
+``R^(d+1)``; a choice (:class:`MedianScale`) is an exponential mechanism; the start on a compact space is a projected mean with
+noise. With Laplace noise the pure epsilons of all steps add up to at most a total ``e`` that is fixed beforehand, so the whole
+transcript is ``e``-private (Rogers et al. 2016). Otherwise every step has Gaussian noise, the squares of their mus add up to at
+most ``m^2``, so the transcript is ``m``-Gaussian private, with its whole curve (Smith and Thakurta 2022), and so also
+``m^2/2``-zero-concentrated (Feldman and Zrnic 2021). :func:`descend` adds the costs up exactly and refuses, before the draw, a
+step that would pass the total: by the arithmetic of the descent that never happens. The total is charged, whatever was spent.
+Everything else follows from the answers. QED
 
-**Theorem.** With noise for a sum of sensitivity 2, all answers together cost at most the budget: Gaussian noise in rho (and in
-Gaussian privacy: the squares of mu add up to twice that), Laplace noise in epsilon. *Proof.* Given the earlier answers, point,
-threshold and cost are constants. Each row is a function of one record alone, whatever the manifold, and has length at most 1
-(:func:`on_grid`), so replacing a record moves the sum by at most 2; opposite records beyond the threshold reach this. Costs may
-be chosen as one goes, because their sum never exceeds a total fixed beforehand (Feldman and Zrnic 2021; Smith and Thakurta
-2022; Rogers et al. 2016). Everything else is computed from public numbers and answers. QED A record that is invalid, or has no
-logarithm, counts as 0. Curvature and the accuracy of logarithms matter for the error only. With several records a person,
-average the rows of each, put the averages on the grid again, and let ``n`` be the number of persons.
+*Approximate privacy* is never split. Either the total is the largest mu whose exact curve keeps (epsilon, delta), or it is the
+largest pure epsilon that does: whichever needs fewer records, and with enough of them the one with the smaller error.
+
+*Persons.* The rows of a person are averaged and put on the grid again: one row of length at most 1, a function of that person's
+records alone. So every bound holds for persons in place of records.
 """
 
 from __future__ import annotations
@@ -24,474 +26,486 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, final
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Unpack, final, overload
 
 import numpy as np
 
-from geodp.arithmetic.gamma import gamma_quantile
-from geodp.inputs import Array
-from geodp.manifolds import Manifold
+from geodp.inputs import Array, real_number
+from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
+from geodp.noise.mechanism import Noise
+from geodp.noise.selection import Choice, Selection
+from geodp.privacy.cost import Cost, GaussianCost, PureCost, gaussian_shift, pure_epsilon
+from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP
+from geodp.programs.descent import (
+    RADII,
+    Check,
+    Descent,
+    Gradient,
+    Median,
+    Request,
+    Scale,
+    check_compact,
+    closeness,
+    counted,
+    lifted,
+    on_grid,
+    start_on,
+)
+from geodp.receipt import QUANTILES, GroupedRelease, Receipt, about_point
+from geodp.records.dataset import GroupOptions
+from geodp.records.sums import sum_over
+from geodp.release import GroupedOptions, Options, release, takes
+from geodp.request import Flow, Plan, Program, ProgramPlan, Statistic
+from geodp.showing import RULE, Row
+from geodp.statistics.average import Average
+from geodp.verdict import percent
 
-#: Radii of the first scale: each is this many times smaller than the one before.
-RATIO, RADII = 1.2, 100
-#: No program asks more often: a gradient costs at least :data:`_LEAST` of the budget.
-MOST_REQUESTS = 54
-#: The least and the most of the budget for a gradient on the way, and the most for the first scale.
-_LEAST, _MOST, _MOST_SCALE = 0.02, 0.25, 0.1
-#: A choice with ``epsilon = _TOLD/n`` finds the scale.
-_TOLD = 22.2
-#: Part of the budget for the projected mean, where there is one.
-_START = 0.1
-#: On the way: the length of the noise of a gradient (1 is that of the gradient far away), Laplace and Gaussian, ...
-_NOISE = (0.45, 0.7)
-#: ... and the most for one coordinate.
-_MOST_DEVIATION = 0.25
-#: After each round among the records the next one costs so many times as much, with Laplace and with Gaussian noise.
-_GROWTH = (2.0, 1.6)
-#: Part of the budget that the way may take if records are to be enough, and part of the rest that counts in the result.
-_WAY, _COUNTS = (0.65, 0.4), (0.6, 1.0)
-#: Thresholds are not below this part of the first one.
-_FINEST = 1e-10
-
-
-# ---------------------------------------------------------------------- rows of records
-
-
-def on_grid(rows: Array, n: int) -> Array:
-    """Rows of length at most 1, as multiples of ``2^-g`` that are *exactly* no longer than 1, and whose sums are exact.
-
-    *Length.* Rows shrink by ``2^-30`` and are rounded towards zero. Then a row is kept only if its squared length, in
-    floats, is at most ``1 - 2^-31``. A float sum of ``d`` squares is off by a relative ``(d + 1) 2^-53`` at most, which is below
-    ``2^-31`` up to millions of dimensions. So the true length is at most 1, however the row came about; all else is 0.
-
-    *Sums.* ``n 2^g <= 2^52``, so every partial sum of ``n`` rows is a multiple of ``2^-g`` below ``2^53 2^-g``, which a float
-    holds: no sum is rounded, in any order, and the released sum needs no allowance for rounding.
-    """
-    cells = 2.0 ** min(40, 52 - (n - 1).bit_length())
-    with np.errstate(all="ignore"):
-        rounded = np.trunc(rows * ((1.0 - 2.0**-30) * cells)) / cells
-        kept = np.vecdot(rounded, rounded) <= 1.0 - 2.0**-31  # false for NaN
-    return np.where(kept[..., None], rounded, 0.0)
+#: Part of the privacy for a guaranteed error, if one is asked for.
+GUARANTEE = 0.15
+#: Thresholds up to this many median distances; a larger one is nearly a mean.
+_MOST_THRESHOLD = 10.0
+#: The spread of the records over the radius of the wide ball, by which Laplace and Gaussian noise are compared.
+_TYPICAL = 1.0 / 30.0
 
 
-def lifted(manifold: Manifold, point: Array, threshold: float, n: int, records: Array) -> Array:
-    """The row of each record, ``d + 1`` numbers on the grid. Never raises for any value."""
-    logs = logarithms(manifold, point, records)
-    with np.errstate(all="ignore"):
-        length = np.linalg.vector_norm(logs, axis=1, keepdims=True)
-        height = np.sqrt(np.maximum(1.0 - (length / threshold) ** 2, 0.0))
-        return on_grid(np.concatenate([logs / np.maximum(length, threshold), height], axis=1), n)
-
-
-def counted(manifold: Manifold, point: Array, threshold: float, n: int, records: Array) -> Array:
-    """Like :func:`lifted`, but records within half the threshold have height ``sqrt(3)/2``, and others none: a count."""
-    logs = logarithms(manifold, point, records)
-    with np.errstate(all="ignore"):
-        length = np.linalg.vector_norm(logs, axis=1, keepdims=True)
-        height = np.where(length <= 0.5 * threshold, math.sqrt(0.75), 0.0)
-        return on_grid(np.concatenate([logs / np.maximum(length, threshold), height], axis=1), n)
-
-
-def closeness(manifold: Manifold, point: Array, radii: Array, records: Array) -> Array:
-    """For each record and radius, how well the radius fits its distance: a multiple of 1/16 from 0 to 1.
-
-    It is 1 up to a factor of 1.3 and 0 from a factor of 4 on. Replacing one record changes a sum over records by at most 1, so
-    also the sum rounded down to a whole number: the score of a radius in the exponential mechanism. The sums are exact.
-    """
-    logs = logarithms(manifold, point, records)
-    with np.errstate(all="ignore"):
-        length = np.maximum(np.linalg.vector_norm(logs, axis=1, keepdims=True), radii.min())
-        fit = (math.log(4.0) - np.abs(np.log(length / radii))) / math.log(4.0 / 1.3)
-        return np.floor(16.0 * np.where(fit > 0.0, np.minimum(fit, 1.0), 0.0)) / 16.0
-
-
-def logarithms(manifold: Manifold, point: Array, records: Array) -> Array:
-    """Coordinates of the logarithms at a point; NaN for records that are invalid or have none."""
-    valid = manifold.valid(records)
-    safe = np.where(valid.reshape(-1, *(1,) * len(manifold.point_shape)), records, manifold.origin)
-    with np.errstate(all="ignore"):
-        return np.where(valid[:, None], _coordinates(manifold, point, safe), np.nan)
-
-
-def _coordinates(manifold: Manifold, point: Array, records: Array) -> Array:
-    # A row may depend on its place among the rows, as products of matrices do, but not on the other records: so where linear
-    # algebra fails for one record, the others are computed again in their places.
-    def direct(x: Array) -> Array:
-        return manifold.raw_coordinates(point, manifold.raw_log(point, x))
-
-    def fails(x: Array) -> bool:
-        try:
-            direct(x)
-        except np.linalg.LinAlgError:
-            return True
-        return False
-
-    try:
-        return direct(records)
-    except np.linalg.LinAlgError:
-        failed = np.array([fails(records[i : i + 1]) for i in range(len(records))])
-        mask = failed.reshape(-1, *(1,) * len(manifold.point_shape))
-        return np.where(failed[:, None], np.nan, direct(np.where(mask, point, records)))
-
-
-# ---------------------------------------------------------------------- requests
+# ---------------------------------------------------------------------- what is asked on the way
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Start:
-    """Asks for a first point on a compact space: the projected mean. Its answer is a point."""
+class MedianGradient(Statistic, step=True):
+    """The sum of the rows of all records at a point: directions to them, and how near they are.
 
-    cost: float
+    *Sensitivity* 2: each row is a function of one record, of length at most 1, on a grid on which sums are exact
+    (:func:`geodp.programs.descent.on_grid`), so the tolerance is 0.
+    """
 
+    domain: Manifold
+    asked: Gradient | Check
 
-@final
-@dataclass(frozen=True, eq=False)
-class Scale:
-    """Asks for the scale of distances from a point: a radius chosen by :func:`closeness`. Its answer is a radius."""
-
-    point: Array
-    top: float
-    cost: float
+    kind = "median gradient"
+    words = "the sum of the directions to the records"
 
     @property
-    def radii(self) -> Array:
-        return self.top * RATIO ** -np.arange(RADII, dtype=np.float64)
+    def place(self) -> Manifold:
+        return self.domain
+
+    @property
+    def codomain(self) -> Manifold:
+        return Euclidean(self.domain.dim + 1)
+
+    def sensitivity(self, n: int) -> float:
+        return 2.0
+
+    def compute(self, source: Any, n: int, progress: Any = None) -> Array:
+        rows = lifted if isinstance(self.asked, Gradient) else counted
+        each = partial(rows, self.domain, self.asked.point, self.asked.threshold, max(1, n))
+        return sum_over(source, self.domain, each, n, partial(_exact_sum, max(1, n)))
+
+
+def _exact_sum(n: int, rows: Array) -> Array:
+    return on_grid(rows, n).sum(axis=0)  # again, because the average of a person's rows is on no grid
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Gradient:
-    """Asks for the sum of :func:`lifted` rows. Its answer is that sum with noise, divided by ``n``: ``d + 1`` numbers."""
+class MedianScale(Statistic, step=True):
+    """How far records are from a point: a radius, by an exponential mechanism with whole scores of sensitivity 1."""
 
-    point: Array
-    threshold: float
-    cost: float
+    domain: Manifold
+    asked: Scale
+
+    kind = "median scale"
+    words = "the scale of the distances"
+
+    @property
+    def place(self) -> Manifold:
+        return self.domain
+
+    def noise(self, plan: Plan) -> Noise:
+        return Choice(Selection(plan.privacy), (1,) * RADII)
+
+    def compute(self, source: Any, n: int, progress: Any = None) -> list[int]:
+        each = partial(closeness, self.domain, self.asked.point, self.asked.radii)
+        return [int(score) for score in np.floor(sum_over(source, self.domain, each, n, _in_sixteenths))]
+
+    def value(self, drawn: Array) -> float:
+        return float(self.asked.radii[int(drawn[0])])
+
+
+def _in_sixteenths(rows: Array) -> Array:
+    return np.asarray(np.floor(16.0 * rows).sum(axis=0) / 16.0)
+
+
+class Found(NamedTuple):
+    """What a descent found, and what it asked for on the way, each with its cost."""
+
+    median: Median
+    steps: tuple[str, ...]
+
+
+def descents(
+    place: Ball | Manifold, n: int, privacy: Privacy, threshold: float = 1.0, guarantee: float = 0.0
+) -> tuple[Descent, Cost]:
+    """The descent with the noise that suits the privacy best, and the total that it never passes: public numbers alone."""
+    found: list[tuple[Descent, Cost]] = []
+    if isinstance(privacy, PureDP | ApproximateDP):
+        epsilon = pure_epsilon(privacy)
+        found.append((Descent(place, n, epsilon, True, threshold, guarantee), PureCost(epsilon)))
+    if (shift := gaussian_shift(privacy)) is not None:
+        found.append((Descent(place, n, 0.5 * shift**2, False, threshold, guarantee), GaussianCost(shift)))
+    return min(found, key=lambda each: _likely_error(each[0]))
+
+
+def in_one_notion(place: Ball | Manifold, n: int, privacy: Privacy) -> Privacy:
+    """Approximate privacy as one epsilon or one mu, whichever suits a descent better. Its parts then add up to the whole.
+
+    Steps that are accounted in parts of one epsilon, or of one mu, need less noise than with parts of epsilon and of delta.
+    """
+    return min(notions(privacy), key=lambda each: _likely_error(descents(place, n, each)[0]))
+
+
+def notions(privacy: Privacy) -> list[Privacy]:
+    """The single numbers that a program may be accounted in so that it keeps the privacy.
+
+    The mu is that of the exact curve, which is less strict than any rho: it suits programs of Gaussian noise.
+    """
+    if not isinstance(privacy, ApproximateDP):
+        return [privacy]
+    return [PureDP(pure_epsilon(privacy)), GaussianDP(gaussian_shift(privacy) or 0.0)]
+
+
+def shortage(descent: Descent) -> float:
+    """How many times as many records a descent needs to arrive nine times in ten, at least 1; if they spread as usual."""
+    return max(1.0, descent.enough(_usual_spread(descent.place)) / max(1, descent.n))
+
+
+def _usual_spread(place: Ball | Manifold) -> float:
+    return _TYPICAL * place.radius if isinstance(place, Ball) else 0.1 * place.diameter
+
+
+def _likely_error(descent: Descent) -> tuple[float, float]:
+    return shortage(descent), descent.expected_error(_usual_spread(descent.place))
+
+
+def descend(plan: ProgramPlan, descent: Descent, total: Cost) -> Generator[tuple[Plan, ...], list[Array], Found]:
+    """The flow of a descent as a part of a program: it yields what is to be drawn, and returns what was found."""
+    manifold, run = descent.manifold, descent.run()
+    answer, spent = None, Fraction(0)
+    steps: list[str] = []
+    while True:
+        try:
+            asked: Request = run.send(answer)
+        except StopIteration as end:
+            return Found(end.value, tuple(steps))
+        privacy: Privacy = PureDP(asked.cost) if descent.pure else GaussianDP(math.sqrt(2.0 * asked.cost))
+        step = plan.step(_statistic(manifold, asked), privacy, "laplace" if descent.pure else "gaussian")
+        cost = step.own_cost
+        spent += Fraction(cost.epsilon) if descent.pure else Fraction(cost.mu) ** 2
+        if spent > (Fraction(total.epsilon) if descent.pure else Fraction(total.mu) ** 2):
+            raise RuntimeError("the steps of the descent cost more than its total")  # known before the draw
+        steps.append(f"{step.statistic.kind} ({privacy})")
+        (drawn,) = yield (step,)
+        answer = step.statistic.value(step.noise.finish(drawn))
+        if isinstance(asked, Gradient | Check):
+            answer = answer / plan.n
+
+
+def _statistic(manifold: Manifold, asked: Request) -> Statistic:
+    match asked:
+        case Gradient() | Check():
+            return MedianGradient(manifold, asked)
+        case Scale():
+            return MedianScale(manifold, asked)
+    return Average(manifold)
+
+
+# ---------------------------------------------------------------------- the release
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Check:
-    """Asks for the sum of :func:`counted` rows, like :class:`Gradient`."""
+class MedianRelease(Receipt):
+    """A private median, with how far records are from it, and how far noise may have put it from theirs."""
 
-    point: Array
-    threshold: float
-    cost: float
+    @property
+    def found(self) -> Median:
+        """What the descent found, with all that its last answers say."""
+        median: Median = self.result.median
+        return median
 
+    @property
+    def value(self) -> Array:
+        """The released point."""
+        return self.found.point
 
-Request = Start | Scale | Gradient | Check
+    @property
+    def scale(self) -> float:
+        """About the median distance of the records from the value."""
+        return self.found.scale
 
+    @property
+    def arrived(self) -> bool:
+        """Whether the last answers are those of a point among the records."""
+        return self.found.arrived
 
-# ---------------------------------------------------------------------- the program
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """What was asked on the way, and what each step spent."""
+        steps: tuple[str, ...] = self.result.steps
+        return steps
+
+    @property
+    def is_point(self) -> bool:
+        return True
+
+    @property
+    def threshold(self) -> float:
+        return self._program.threshold
+
+    @property
+    def _program(self) -> FrechetMedian:
+        found: Any = self.statistic
+        return found
+
+    def error_quantile(self, q: float = 0.95) -> float:
+        """*Approximate*: a distance from the median of the records that the value is within with probability about ``q``.
+
+        It assumes that the walk arrived (:attr:`arrived`), and knows the shape of the records only from the answers.
+        """
+        return self.found.error_quantile(q)
+
+    def guaranteed(self, q: float = 0.95) -> float | None:
+        """A distance that contains the Huber location of the records for twice the scale, with probability ``q``, whatever the
+        records are: :meth:`geodp.programs.descent.Median.guaranteed` has the proof. None if it was not asked for, or if the
+        answers guarantee nothing."""
+        found = self.found.guaranteed(q)
+        return found if math.isfinite(found) else None
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the walk did not arrive, or noise alone may put the value out of the records."""
+        return self.n == 0 or not self.arrived or self.error_quantile() > 2.0 * self.scale
+
+    def verdict(self) -> str:
+        """One line on what the error means, compared with the distances of the records."""
+        if self.n == 0 or not self.arrived:
+            return (
+                "the walk did not arrive: its last answers are not those of a point among the records. They are too few for this "
+                f"privacy, or lie in several places; more {self.unit}s or more privacy would help"
+            )
+        part = f"with probability 95%, noise errs at most about {percent(self.error_quantile() / self.scale)} of the scale"
+        return f"next to nothing: {part}" if self.says_nothing else f"{part}, the median distance of the {self.unit}s"
+
+    def points(self) -> dict[str, Array]:
+        return {"value": self.value}
+
+    def lengths(self) -> dict[str, float]:
+        return {"distance": self.scale, "error_95": self.error_quantile(0.95)}
+
+    def released(self) -> dict[str, Any]:
+        return {
+            "center": None,
+            "radius": None,
+            "value": self.value.tolist(),
+            "distance": self.scale,
+            "arrived": self.arrived,
+            "approximate_error": {f"{q:g}": self.error_quantile(q) for q in QUANTILES},
+            "guaranteed_error": self.guaranteed(0.95),
+            "verdict": self.verdict(),
+            "steps": list(self.steps),
+            **({} if self.count is None else {"count": self.count.document()}),
+        }
+
+    def about_value(self) -> list[Row]:
+        return about_point("value", self.value, self.notation)
+
+    def about_error(self) -> list[Row]:
+        length = self.notation.length
+        what = "the median" if self.threshold == 1.0 else f"the Huber location (threshold {self.threshold:g})"
+        rows = [("error", f"within about {length(self.error_quantile(0.95))} of {what} with probability 95% (approximate)")]
+        if self._program.guarantee:
+            sure = self.guaranteed(0.95)
+            known = "the answers guarantee no distance"
+            if sure is not None:
+                known = f"guaranteed: within {length(sure)} of the Huber location for {length(2.0 * self.scale)}"
+            rows.append(("", known))
+        return [*rows, ("scale", f"{length(self.scale)}: about the median distance of the {self.unit}s from the value")]
+
+    def rows(self) -> list[Row]:
+        start = self._program.start
+        outer = f"a ball of radius {self.notation.length(start.radius)}" if isinstance(start, Ball) else f"all of {start}"
+        return [
+            *self.about_value(),
+            *self.about_error(),
+            ("verdict", self.verdict()),
+            *self.about_protection(),
+            *self.about_members(),
+            RULE,
+            *self.about_privacy(),
+            ("walk", f"{len(self.steps)} steps, from {outer}"),
+            ("manifold", repr(self.manifold)),
+            *self.about_budget(),
+        ]
 
 
 @final
 @dataclass(frozen=True)
-class Shape:
-    """Gaussian records in ``R^dim``, and a threshold of so many times their median distance.
+class FrechetMedian(Program):
+    """The point with the least mean distance to all records, smoothed near them: see the module."""
 
-    ``nearness`` is the mean height of their rows. ``slope``, over the threshold, is the derivative of their gradient at the
-    centre: a step of ``threshold/slope`` times the gradient leads to it (Newton). ``median`` is for standard deviation 1.
-    """
-
-    dim: int
+    start: Ball | Manifold
+    #: That of the Huber location in median distances.
     threshold: float = 1.0
-
-    @cached_property
-    def median(self) -> float:
-        return math.sqrt(2.0 * gamma_quantile(0.5 * self.dim, 0.5))
-
-    @cached_property
-    def _law(self) -> tuple[Array, Array]:
-        """Distances over the threshold, and their probabilities."""
-        v = (np.arange(20_000) + 0.5) / 20_000 * (self.median + 12.0)
-        log = (self.dim - 1.0) * np.log(v / self.median) - 0.5 * (v**2 - self.median**2)
-        return v / (self.threshold * self.median), np.exp(log) / np.exp(log).sum()
-
-    @cached_property
-    def nearness(self) -> float:
-        t, weights = self._law
-        return float(weights @ np.sqrt(np.maximum(1.0 - t**2, 0.0)))
-
-    @cached_property
-    def inside(self) -> float:
-        """The part of the records within the threshold."""
-        t, weights = self._law
-        return float(weights[t < 1.0].sum())
-
-    @cached_property
-    def slope(self) -> float:
-        t, weights = self._law
-        return float(weights @ np.where(t < 1.0, 1.0, (1.0 - 1.0 / self.dim) / t))
-
-
-shape = lru_cache(maxsize=64)(Shape)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """An answered gradient; ``deviation`` is the standard deviation of the noise in each number of ``value``."""
-
-    point: Array
-    threshold: float
-    value: Array
-    deviation: float
-
-    @property
-    def gradient(self) -> Array:
-        return self.value[:-1]
-
-    @property
-    def nearness(self) -> float:
-        return float(self.value[-1])
-
-    @property
-    def concentration(self) -> float:
-        """The squared length without noise: 1 if all records are far, or all are near, and less for a point among them."""
-        return float(self.value @ self.value) - len(self.value) * self.deviation**2
-
-    @property
-    def is_among(self) -> bool:
-        """Whether this point is more likely among the records than far from them."""
-        return self.concentration < 0.5
-
-    @property
-    def shows_arrival(self) -> bool:
-        """Whether the noise would hardly say so far from them."""
-        far = math.sqrt(4.0 * self.deviation**2 + 2.0 * len(self.value) * self.deviation**4)  # standard deviation there
-        return self.concentration < min(0.5, 1.0 - 2.0 * far)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Median:
-    """What a descent found. Everything here is computed from answers.
-
-    ``scale`` is about the median distance of the records from the point, and ``noise`` the root mean square length of the noise
-    in it. ``bias`` is what the steps may have left of the way, if each went two thirds of its own. ``last`` is the answer of
-    the last round, and ``check`` that of the gradient for a guarantee, if there is one.
-    """
-
-    point: Array
-    scale: float
-    noise: float
-    bias: float
-    last: Answer
-    check: Answer | None
-    descent: Descent
-
-    @property
-    def arrived(self) -> bool:
-        return self.last.shows_arrival
-
-    def error_quantile(self, q: float = 0.95) -> float:
-        """*Approximate*: the distance from the Huber location of the records is above this with probability ``1 - q``.
-
-        The steps are right for Gaussian records. Others bend the sum of distances less: this counts half of what Gaussian
-        records beyond the threshold contribute, and of those within it as many as the nearness shows, less two deviations.
-        It assumes that the walk arrived.
-        """
-        shape, last = self.descent.shape, self.last
-        near = min(max(last.nearness - 2.0 * last.deviation, 0.1 * shape.nearness), shape.nearness) / shape.nearness
-        factor = shape.slope / (near * 0.5 * (shape.inside + shape.slope))
-        return math.hypot(factor * self.noise * self.descent.tail(q, len(last.gradient)), self.bias)
-
-    def guaranteed(self, q: float = 0.95) -> float:
-        """How far from the point the Huber location for ``check.threshold`` may be, with probability ``q``.
-
-        Infinite if nothing can be guaranteed, and where curvature may be positive or geodesics may close.
-
-        *Proof.* Write ``h`` for that threshold. Let ``F`` be the mean over records of ``f(dist)`` with ``f(t) = t^2/(2h)`` up to
-        ``h`` and ``t - h/2`` beyond. It is convex, and its gradient is minus the mean of the first parts of the rows. By Hessian
-        comparison a record adds at least ``1/h`` to the second derivative along a geodesic wherever it is within ``h``.
-        Within ``r h`` of the point, ``r <= 1/2``, that holds for all records within ``h/2`` of it. If their part of all is ``m``
-        and the gradient at the point is shorter than ``r m``, then on the geodesic to the least point of ``F`` the derivative is
-        positive at ``r h``, so the least point is nearer. Gradient and ``sqrt(3)/2 m`` are both off by at most the length of
-        the noise, whose law is known. QED
-        """
-        if self.check is None or math.isfinite(self.descent.manifold.injectivity_radius):
-            return math.inf
-        check = self.check
-        off = math.sqrt(len(check.value)) * check.deviation * self.descent.tail(q, len(check.value)) + 2.0**-20  # the grid
-        gradient, near = float(np.linalg.norm(check.gradient)) + off, (check.nearness - off) / math.sqrt(0.75)
-        return check.threshold * gradient / near if 2.0 * gradient <= near else math.inf
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Descent:
-    """The program: it asks, and is sent the answers.
-
-    *The way.* It starts at the centre of the wide ball, or at the projected mean. Each round asks for a gradient at a low cost,
-    and steps by the threshold times the gradient, shortened for its noise; on negatively curved spaces no step is longer than one
-    at a slightly wrong angle may be. Then the threshold shrinks by ``exp(-nearness)``. With Laplace noise the first threshold
-    is a scale chosen privately, because rounds are dear. With Gaussian noise it is the radius, and the program consists of
-    Gaussian noise alone, so that under (epsilon, delta) its exact curve can be used.
-
-    *Among the records.* Far from the records the mean of all rows has length 1: they all point one way, or up. Among them it is
-    short, because they point in all directions. Once the answer is shorter than ``sqrt(1/2)``, less its noise, the next
-    round costs more, steps are those of Newton, and the threshold follows the records:
-    the nearness settles where that of Gaussian records would. A longer answer returns to the low cost. The last round takes
-    what is left of the budget.
-
-    *The result* is the mean of the points proposed since then, with weights ``1/(noise^2 + (step/3)^2)``.
-
-    ``threshold`` is that of the Huber location in median distances: larger ones are nearer to the mean, and less robust.
-    ``guarantee`` is the part of the budget for a last gradient at the result, for :meth:`Median.guaranteed`.
-    ``sensitivity`` is 2 for replacing a record, and 1 if ``n`` was itself released.
-    """
-
-    place: Ball | Manifold
-    n: int
-    budget: float
-    pure: bool
-    threshold: float = 1.0
+    #: Part of the privacy for a guaranteed error.
     guarantee: float = 0.0
-    sensitivity: float = 2.0
+
+    kind = "median"
+    words = "the median"
+    release = MedianRelease
+    is_point = True
+
+    def __post_init__(self) -> None:
+        threshold = real_number(self.threshold, "the threshold")
+        if not 1.0 <= threshold <= _MOST_THRESHOLD:
+            raise ValueError(
+                f"the threshold must be from 1, for the median, to {_MOST_THRESHOLD:g}, nearly the mean, but is {threshold:g}"
+            )
+        guarantee = real_number(self.guarantee, "the part of the privacy for a guaranteed error")
+        if not 0.0 <= guarantee <= 0.5:
+            raise ValueError(f"the part of the privacy for a guaranteed error must be from 0 to 0.5 but is {guarantee:g}")
+        object.__setattr__(self, "threshold", threshold)
+        object.__setattr__(self, "guarantee", guarantee)
+        if not isinstance(self.start, Ball):
+            check_compact(self.start)
 
     @property
-    def manifold(self) -> Manifold:
-        return self.place.manifold if isinstance(self.place, Ball) else self.place
+    def place(self) -> Ball | Manifold:
+        return self.start
 
-    @property
-    def shape(self) -> Shape:
-        return shape(self.manifold.dim, self.threshold)
+    def plan(self, request: Any, n: int) -> MedianPlan:
+        return MedianPlan(request, n)
 
-    def deviation(self, cost: float) -> float:
-        """Standard deviation of each number of an answer to a gradient of this cost."""
-        unit = self.sensitivity / self.n
-        return unit * math.sqrt(self.manifold.dim + 2.0) / cost if self.pure else unit / math.sqrt(2.0 * cost)
 
-    def tail(self, q: float, d: int) -> float:
-        """The quantile of the length of noise in ``R^d`` over its root mean square."""
-        return gamma_quantile(d, q) / math.sqrt(d * (d + 1.0)) if self.pure else math.sqrt(2.0 * gamma_quantile(0.5 * d, q) / d)
-
-    @property
-    def _walking_deviation(self) -> float:
-        return min(_NOISE[not self.pure] / math.sqrt(self.manifold.dim), _MOST_DEVIATION)
+@final
+@dataclass(frozen=True)
+class MedianPlan(ProgramPlan):
+    """What a private median will cost, and with a guess of the spread what it will be like, from public numbers alone."""
 
     @cached_property
-    def walking_cost(self) -> float:
-        """What a gradient costs on the way."""
-        unit = self.deviation(1.0) / self._walking_deviation
-        return min(max(unit if self.pure else unit**2, _LEAST * self.budget), _MOST * self.budget)
+    def _descent(self) -> tuple[Descent, Cost]:
+        statistic: Any = self.statistic
+        return descents(statistic.start, self.n, self.privacy, statistic.threshold, statistic.guarantee)
 
-    # ------------------------------------------------------------------ plans
+    @property
+    def descent(self) -> Descent:
+        return self._descent[0]
 
-    def rounds(self, spread: float) -> float:
-        """About how many rounds the way takes to records that are ``spread`` (root mean square) from their centre."""
-        first = self.place.radius if isinstance(self.place, Ball) else 0.25 * self.manifold.diameter
-        rounds = 4.0 + max(0.0, math.log(first / spread))
-        if not isinstance(self.place, Ball):
-            return rounds
-        far = first / 3.0 / self._stride(math.inf, math.sqrt(self.manifold.dim) * self._walking_deviation)
-        return rounds + far - (1.4 if self.pure else 0.0)
+    @property
+    def own_cost(self) -> Cost:
+        return self._descent[1]
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the noise of a gradient is longer than any gradient, so that no walk arrives."""
+        descent = self.descent
+        return math.sqrt(descent.manifold.dim) * descent.deviation(descent.walking_cost) > 1.0
 
     def enough(self, spread: float) -> float:
-        """From about how many records on the walk arrives nine times in ten; infinite if it is too long for any number."""
-        each = _WAY[not self.pure] * self.budget / self.rounds(spread)
-        if each < _LEAST * self.budget:
-            return math.inf
-        return math.ceil(self.n * self.deviation(each) / self._walking_deviation)
+        """From about how many records on a walk arrives nine times in ten, if they spread (root mean square) as was guessed."""
+        return self.descent.enough(spread)
 
-    def expected_error(self, spread: float) -> float:
-        """About the distance that noise puts between the result and the Huber location, if the walk arrives."""
-        left = (1.0 - _START - self.guarantee) * self.budget - self.rounds(spread) * self.walking_cost
-        counts = _COUNTS[not self.pure] * max(left, 0.1 * self.budget)
-        h = self.threshold * self.shape.median * spread / math.sqrt(self.manifold.dim)
-        return h / self.shape.slope * self.deviation(counts) * math.sqrt(self.manifold.dim)
+    def error(self, spread: float) -> float:
+        """About the error of a median of records that spread as was guessed."""
+        return self.descent.expected_error(spread)
 
-    # ------------------------------------------------------------------ the run
+    def check(self) -> None:
+        assert self.own_cost
 
-    def run(self) -> Generator[Request, Any, Median]:
-        left = self.budget * (1.0 - 1e-12 - self.guarantee)  # the sum of all costs is rounded, and must not pass the budget
-        if isinstance(self.place, Ball):
-            point, h = self.place.center, self.place.radius
-            if self.pure:
-                cost = min(max(_TOLD / self.n, 0.01 * self.budget), _MOST_SCALE * self.budget)
-                h = yield Scale(point, 2.0 * self.place.radius, cost)
-                left -= cost
-        else:
-            point, h = (yield Start(_START * self.budget)), 0.25 * self.manifold.diameter
-            left -= _START * self.budget
-        least, cost = _FINEST * h, self.walking_cost
-        shape, root = self.shape, math.sqrt(self.manifold.dim)
-        proposals, last = _Proposals(self), False
-        while not last:
-            last = left < 2.0 * cost or not left > cost * (1.0 + _GROWTH[not self.pure])
-            cost = left if last else cost
-            answer = Answer(point, h, (yield Gradient(point, h, cost)), self.deviation(cost))
-            left -= cost
-            among, noise = answer.is_among or last, answer.deviation * root
-            gradient = answer.gradient / max(1.0, float(np.linalg.norm(answer.gradient)))
-            step = h / shape.slope if among else self._stride(h, noise)
-            point = self.move(point, step * gradient)
-            if among:
-                proposals.add(point, step * noise, step * float(np.linalg.norm(gradient)))
-                cost *= _GROWTH[not self.pure]
-            else:
-                proposals, cost = _Proposals(self), self.walking_cost
-            target = shape.nearness if among else 0.0
-            h = max(h * math.exp(target - min(max(answer.nearness, -0.2), 1.0)), least)
-        check = None
-        if self.guarantee > 0.0:
-            point, wide, cost = proposals.point, 2.0 * h, self.guarantee * self.budget
-            check = Answer(point, wide, (yield Check(point, wide, cost)), self.deviation(cost))
-        return Median(proposals.point, h / self.threshold, proposals.noise, proposals.bias, answer, check, self)
-
-    def _stride(self, h: float, noise: float) -> float:
-        stride = h / (1.0 + noise**2)
-        curvature = math.sqrt(-self.manifold.lowest_curvature)
-        if curvature == 0.0:
-            return stride
-        # at an angle a off, a geodesic comes nearer to its aim only up to the length -log tan(a/2) (the angle of parallelism)
-        return min(stride, 1.5 * max(1.0, -math.log(math.tan(0.5 * math.atan(noise)))) / curvature)
-
-    def move(self, point: Array, step: Array) -> Array:
-        """The end of a step, in the wide ball; a shorter step where floats cannot hold it, and in the end none."""
-        manifold = self.manifold
-        for _ in range(8):
-            try:
-                with np.errstate(all="ignore"):
-                    end = manifold.raw_project(manifold.raw_exp(point, manifold.raw_tangent(point, step)))
-                    if isinstance(self.place, Ball):
-                        end = self.place.clip_chunk(end[None])[0]
-                    back = np.linalg.norm(manifold.raw_coordinates(end, manifold.raw_log(end, point)))
-                    if back <= 1.01 * np.linalg.norm(step) and manifold.valid(end[None])[0]:
-                        return end
-            except np.linalg.LinAlgError:
-                pass
-            step = 0.5 * step
-        return point
+    def flow(self) -> Flow:
+        return (yield from descend(self, *self._descent))
 
 
-class _Proposals:
-    """The weighted mean of points, one after the other."""
+class MedianOptions(Options, total=False):
+    """The options of a median."""
 
-    def __init__(self, descent: Descent) -> None:
-        self._descent, self._weight, self._square, self._left = descent, 0.0, 0.0, 0.0
-        self.point: Array = descent.manifold.origin
+    threshold: float
+    guaranteed: bool
+    outer: float | None
 
-    def add(self, point: Array, noise: float, length: float) -> None:
-        weight = 1.0 / (noise**2 + (length / 3.0) ** 2)
-        self._weight += weight
-        self._square += (weight * noise) ** 2
-        self._left += weight * length / 3.0
-        with np.errstate(all="ignore"):
-            manifold = self._descent.manifold
-            apart = manifold.raw_coordinates(self.point, manifold.raw_log(self.point, point))
-        if weight == self._weight or not np.isfinite(apart).all():
-            self.point = point
-        else:
-            self.point = self._descent.move(self.point, weight / self._weight * apart)
 
-    @property
-    def noise(self) -> float:
-        return math.sqrt(self._square) / self._weight
+class GroupedMedianOptions(MedianOptions, GroupedOptions, total=False):
+    """With them, the groups."""
 
-    @property
-    def bias(self) -> float:
-        return self._left / self._weight
+
+@overload
+def private_median(
+    x: Any, place: Ball | Manifold, epsilon: float | None = None, **options: Unpack[MedianOptions]
+) -> MedianRelease: ...
+
+
+@overload
+def private_median(
+    x: Any, place: Ball | Manifold, epsilon: float | None = None, **options: Unpack[GroupedMedianOptions]
+) -> GroupedRelease: ...
+
+
+@takes(Options, GroupOptions)
+def private_median(
+    x: Any,
+    place: Ball | Manifold,
+    epsilon: float | None = None,
+    *,
+    threshold: float = 1.0,
+    guaranteed: bool = False,
+    outer: float | None = None,
+    **options: Any,
+) -> Any:
+    r"""The median of records, released with differential privacy. It needs no ball, and a few hundred records are often enough.
+
+    *Public*: the place, the number of records, the privacy and all other arguments. *Private*: the records. *Neighbours*: data
+    sets of the same size that differ by replacing one record. ``options`` can change this, as for :func:`geodp.private_mean`.
+    *Theorem*: :mod:`geodp.programs.median`; noisy steps towards the records, each a sum that one record changes by at most 2,
+    with a total cost that is fixed beforehand.
+
+    The Fréchet median is the point with the least mean distance to all records. One in ten of them may be anywhere, and it hardly
+    moves. A record that is not a point of the manifold counts as 0: it pulls nowhere.
+
+    Parameters
+    ----------
+    x
+        The records, as for :func:`geodp.private_mean`.
+    place
+        The manifold. Or a wide public ball to start from, whose centre and radius were chosen without looking at the data.
+    epsilon, delta, rho, mu
+        The privacy to spend, as for :func:`geodp.private_mean`.
+    threshold
+        Records pull with their distance up to so many median distances, and beyond that with a constant force. 2 or 3 are nearer
+        to the mean, and less robust.
+    guaranteed
+        Whether to spend 15% of the privacy on an error that holds whatever the records are, where geodesics never meet again
+        and curvature is not positive (:meth:`MedianRelease.guaranteed`). The usual error is approximate.
+    outer
+        If the place is a manifold without a cut locus: the radius of the wide ball about its origin, 30 unless said otherwise.
+    options
+        A budget to charge, a generator for simulations, and whose the records are: :class:`geodp.release.Options`. The whole
+        cost is charged once, before anything is drawn.
+
+    >>> import numpy as np
+    >>> from geodp import SPD
+    >>> x = np.array([np.diag([1e-6, 2e-6]) * np.exp(u) for u in np.random.default_rng(0).normal(0.0, 0.3, 2000)])
+    >>> release = private_median(x, SPD(2), epsilon=1.0)
+    >>> release.arrived, bool(SPD(2).dist(release.value, np.diag([1e-6, 2e-6])) < 0.1), release.cost.epsilon
+    (True, True, 1.0)
+    """
+    if isinstance(place, Manifold):
+        place = start_on(place, outer)
+    elif not isinstance(place, Ball):
+        raise TypeError(f"the place must be a manifold or a wide Ball but is of type {type(place).__name__}")
+    elif outer is not None:
+        raise ValueError("outer is the radius of a wide ball on a manifold: leave it out where a ball is given")
+    statistic = FrechetMedian(place, threshold, GUARANTEE if guaranteed else 0.0)
+    return release(statistic, x, epsilon, options)

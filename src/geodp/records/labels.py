@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from geodp.files.cells import as_objects, text_of
 from geodp.files.frames import FrameTable, as_frame
+from geodp.files.messages import short
 from geodp.files.options import ReadOptions
 from geodp.inputs import as_numpy, is_line, is_of, refuse_unreadable
 from geodp.manifolds import Euclidean
@@ -75,6 +76,8 @@ def read_labels(labels: Any, name: str, x: Any = None) -> NDArray[Any]:
         cells = _cells(labels)
     if cells.ndim != 1:
         raise ValueError(f"{name} has shape {cells.shape}, but one label for each record has shape (n,)")
+    if cells.dtype.kind in "cV":
+        raise TypeError(f"{name} has the dtype {short(cells.dtype)}, but labels are texts, numbers, identifiers or dates")
     return cells
 
 

@@ -1,10 +1,10 @@
-"""One pass over the records that adds up numbers: counts, sums of vectors, histograms over public grids."""
+"""One pass over the records that adds up numbers: counts, sums of vectors."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -63,22 +63,6 @@ def sum_over(x: Any, manifold: Manifold, rows: Rows, n: int, summand: Summand = 
     return sums[1:].reshape(counted.shape(manifold))
 
 
-def rows_over(x: Any, manifold: Manifold, rows: Rows, n: int, of_person: EachPerson = averages) -> Array:
-    """All rows of ``rows(chunk)``, in order, one for each of ``n`` records or persons. Only for small ``n``."""
-    if isinstance(x, Persons):
-        return rows_over(*_averaged(x, manifold, rows, of_person), identity, n)
-    listed = _Listed(rows)
-    if is_dask(x):
-        from geodp.records.dask_arrays import sum_rows
-
-        parts = sum_rows(x, manifold, listed).parts
-    else:
-        parts = [part for each in _of_chunks(x, manifold, listed) for part in each.parts]
-    found = np.concatenate(parts)
-    _check_count(len(found), n)
-    return found
-
-
 def _averaged(x: Persons, manifold: Manifold, rows: Rows, of_person: EachPerson) -> tuple[Any, Euclidean]:
     """The vectors of persons, as a source of points."""
     dim = rows(np.full((1, *manifold.point_shape), np.nan)).shape[1]
@@ -102,28 +86,6 @@ def _of_chunks(x: Any, manifold: Manifold, function: Callable[[Array], Part]) ->
         for part, chunk in in_order(pool(os.getpid()), work, chunks_of(x, manifold, memory.take)):
             memory.give(chunk)
             yield part
-
-
-class Stack:
-    """A list of arrays whose sum with another list is the longer list."""
-
-    def __init__(self, parts: list[Any]) -> None:
-        self.parts = parts
-
-    def __add__(self, other: Stack | Literal[0]) -> Stack:
-        return Stack([*self.parts, *other.parts]) if isinstance(other, Stack) else self  # a block without records gives 0
-
-    __radd__ = __add__  # only ever called with 0
-
-
-class _Listed:
-    """The vectors of a chunk, unchanged."""
-
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-
-    def __call__(self, records: Array) -> Stack:
-        return Stack([np.array(self._rows(records))])  # a copy, because the memory of the records is reused for later ones
 
 
 class _Counted:

@@ -62,7 +62,7 @@ class _BlockPass:
             ball.center if np.array_equal(self._p, ball.center) else self._p
         )  # evaluators test by identity whether it is the centre
         try:
-            return boxed(read_block(self._kind(ball.manifold), ball, p, block, weights, self._keys))
+            return boxed(read_block(self._kind(ball.manifold, 2.0 * ball.reach), ball, p, block, weights, self._keys))
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # Dask would log its text, and the records with it

@@ -8,36 +8,34 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geodp.inputs import Array
-from geodp.manifolds import SPD, FlatChart, Rotations, Sphere
+from geodp.manifolds import SPD, FlatChart
 from geodp.manifolds.ball import Ball
 from geodp.manifolds.functions import spectral, vector_from_symmetric
-from geodp.manifolds.manifold import Manifold
-from geodp.manifolds.spd import cholesky, log_of_whitened, most_spread
+from geodp.manifolds.spd import cholesky, log_of_whitened
 from geodp.solver.compiling import worth_compiled_code
 from geodp.solver.passes import (
-    NO_ROWS,
+    NO_WEIGHTS,
+    GroupedEvaluator,
     HessianKnown,
+    Integers,
     Pass,
-    as_compiled_code_knows_it,
+    SmallSPD,
+    contiguous,
     coordinates_in,
     flat_coordinates,
     follow,
     follow_spd,
+    grouped_kind,
     mean_hessian,
     moved_in_chart,
+    newton_steps,
     put_coordinates,
-    rotations3_sums,
-    solved,
-    spd3_coordinates,
 )
-
-Integers = NDArray[np.int64]
 
 #: How many numbers are added one after another. A sum of n numbers is a tree of such sums, so its error is this times log(n).
 _FAN = 32
@@ -90,7 +88,7 @@ class GroupEvaluator(ABC):
     """Computes a :class:`GroupPass` on one manifold, with the same work for every record as far as possible."""
 
     #: How much passes say about the Hessian: the more, the fewer passes are needed.
-    hessian: ClassVar[HessianKnown] = "its mean over directions"
+    hessian: HessianKnown = "mean"
 
     def __init__(self, ball: Ball) -> None:
         self.ball, self.manifold = ball, ball.manifold
@@ -145,7 +143,7 @@ def _shares(starts: Integers) -> Array:
 class GeneralGroups(GroupEvaluator):
     """Logarithms by the manifold's own ``raw_log``. On spaces of rank one their lengths give the mean Hessian."""
 
-    hessian = "not at all"
+    hessian = "none"
 
     def clip(self, records: Array, starts: Integers) -> GroupPass:
         records[:], logs = self.ball.clip_with_logs(records)
@@ -216,148 +214,52 @@ def spd_step(log: Array, square: Array, hessian: Array) -> Array:
 class CompiledGroups(GroupEvaluator):
     """Compiled loops over the groups, which clip on the way if the radius is finite."""
 
-    #: Columns of sums that the loop writes for every block of records; the largest length comes after them.
-    columns: int
-
-    @abstractmethod
-    def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
-        """One pass: sums over blocks of records, and the largest length in the last column."""
-
-    @abstractmethod
-    def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
-        """A pass from the mean of every column and the largest length."""
-
-    def clip(self, records: Array, starts: Integers) -> GroupPass:
-        return self.run_blocks(self.centers(starts), records, starts, self.ball.radius)
-
-    def evaluate(self, points: Array, records: Array, starts: Integers) -> GroupPass:
-        return self.run_blocks(points, records, starts, math.inf)
-
-    def run_blocks(self, points: Array, records: Array, starts: Integers, radius: float) -> GroupPass:
-        points, records = as_compiled_code_knows_it(points), as_compiled_code_knows_it(records)
-        blocks = np.concatenate([[0], np.cumsum(-(-np.diff(starts) // Pass.BLOCK))])
-        rows = np.empty((blocks[-1], self.columns + 1))
-        self.run(points, records, starts, radius, rows)
-        sums = _shares(starts)[:, None] * segment_sums(rows[:, :-1], blocks)
-        return self.from_sums(points, sums, segment_maxima(rows[:, -1], blocks))
-
-
-class _CompiledSPDGroups(CompiledGroups):
-    """Positive-definite matrices: points are moved in compiled code too."""
-
     def __init__(self, ball: Ball) -> None:
         super().__init__(ball)
-        self._center = np.array(ball.center), *cholesky(ball.center)
+        self.evaluator: GroupedEvaluator = grouped_kind(ball.manifold)(ball.manifold, 2.0 * ball.reach)
+        self.hessian = self.evaluator.hessian
+
+    def clip(self, records: Array, starts: Integers) -> GroupPass:
+        return self._pass(self.centers(starts), records, starts, self.ball.radius)
+
+    def evaluate(self, points: Array, records: Array, starts: Integers) -> GroupPass:
+        return self._pass(points, records, starts, math.inf)
+
+    def _pass(self, points: Array, records: Array, starts: Integers, radius: float) -> GroupPass:
+        points = contiguous(points)
+        blocks = np.concatenate([[0], np.cumsum(-(-np.diff(starts) // Pass.BLOCK))])
+        rows = np.empty((blocks[-1], self.evaluator.columns))
+        self.evaluator.add_up(points, contiguous(records), NO_WEIGHTS, starts, radius, rows)
+        sums, reach = _shares(starts)[:, None] * segment_sums(rows[:, :-1], blocks), segment_maxima(rows[:, -1], blocks)
+        log, (square, hessian) = self.evaluator.logs(points, sums), self.evaluator.others(points, sums)
+        if self.hessian == "full":
+            step = newton_steps(log, hessian)
+        else:
+            step = (spd_step if isinstance(self.manifold, SPD) else scaled_step)(log, square, hessian)
+        return GroupPass(points, log, square, reach, step)
 
     def advance(self, points: Array, steps: Array, records: Array, starts: Integers) -> GroupPass:
-        from geodp.solver import group_kernels
-
-        moved = np.array(points)
-        group_kernels.move_spd(moved, np.ascontiguousarray(steps), *self._center, self.ball.radius)
-        return self.evaluate(moved, records, starts)
-
-    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
-        return follow_spd(before, here, vectors)
-
-
-class SPD2Groups(_CompiledSPDGroups):
-    """2x2 matrices, with Newton's step."""
-
-    columns, hessian = 7, "in full"
-
-    def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
-        from geodp.solver import group_kernels
-
-        group_kernels.spd2_groups(records, starts, points, radius, Pass.BLOCK, rows)
-
-    def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
-        middle, d, b, square, h00, h01, h11 = sums.T
-        log = np.stack([middle + d, math.sqrt(2.0) * b, middle - d], axis=-1)
-        d, b = _solved(h00, h01, h11, d, b)
-        return GroupPass(points, log, square, reach, np.stack([middle + d, math.sqrt(2.0) * b, middle - d], axis=-1))
-
-
-def _solved(h00: Array, h01: Array, h11: Array, a: Array, b: Array) -> tuple[Array, Array]:
-    """The solution for a 2x2 Hessian; the right-hand side itself if the Hessian is not positive, as it may be in a wide ball."""
-    det = h00 * h11 - h01 * h01
-    good = (det > 1e-4 * (h00 + h11) ** 2) & (h00 + h11 > 0.0)
-    safe = np.where(good, det, 1.0)
-    return np.where(good, (h11 * a - h01 * b) / safe, a), np.where(good, (h00 * b - h01 * a) / safe, b)
-
-
-class SPD3Groups(_CompiledSPDGroups):
-    """3x3 matrices."""
-
-    columns = 8
-
-    def advance(self, points: Array, steps: Array, records: Array, starts: Integers) -> GroupPass:
-        from geodp.solver import group_kernels, kernels
+        if not isinstance(self.evaluator, SmallSPD):
+            return super().advance(points, steps, records, starts)
+        from geodp.solver import matrix_kernels
 
         # the loop over records also clips points, several at once
-        moved, (center, factor, inverse) = np.array(points), self._center
-        group_kernels.move_spd(moved, np.ascontiguousarray(steps), *self._center, math.inf)
-        rows, most = np.empty((-(-len(moved) // Pass.BLOCK), 9)), float(most_spread(center, inverse))
-        kernels.spd3(
-            moved, np.ones(len(moved)), center, factor, inverse, most, self.ball.radius, Pass.BLOCK, rows, NO_ROWS, math.inf
-        )
-        still = ~steps.any(axis=-1)
+        moved, still, center = np.array(points), ~steps.any(axis=-1), np.array(self.ball.center)
+        matrix_kernels.move_spd(moved, np.ascontiguousarray(steps), *self.evaluator.frame(self.ball.center)[:3], math.inf)
+        rows = np.empty((-(-len(moved) // Pass.BLOCK), self.evaluator.columns))
+        self.evaluator.add_up(center[None], moved, NO_WEIGHTS, np.array([0, len(moved)]), self.ball.radius, rows)
         moved[still] = points[still]
         return self.evaluate(moved, records, starts)
 
-    def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
-        from geodp.solver import group_kernels
-
-        group_kernels.spd3_groups(records, starts, points, radius, Pass.BLOCK, rows)
-
-    def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
-        log, square = spd3_coordinates(sums), sums[:, 6]
-        return GroupPass(points, log, square, reach, spd_step(log, square, sums[:, 7]))
-
-
-class Sphere2Groups(CompiledGroups):
-    """The unit sphere in space, with Newton's step."""
-
-    columns, hessian = 11, "in full"
-
-    def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
-        from geodp.solver import group_kernels
-
-        unit = points / np.linalg.vector_norm(points, axis=-1, keepdims=True)
-        group_kernels.sphere2_groups(records, starts, unit, radius, Pass.BLOCK, rows)
-
-    def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
-        along, square = sums[:, 3], sums[:, 4]
-        log = self.manifold.raw_coordinates(points, sums[:, :3] - along[:, None] * points)
-        outer = sums[:, 5:][:, [0, 1, 3, 1, 2, 4, 3, 4, 5]].reshape(-1, 3, 3)
-        frame = self.manifold.raw_tangent(points[:, None], np.eye(2))
-        hessian = frame @ outer @ np.swapaxes(frame, -1, -2)
-        step = _solved(along + hessian[:, 0, 0], hessian[:, 0, 1], along + hessian[:, 1, 1], *log.T)
-        return GroupPass(points, log, square, reach, np.stack(step, axis=-1))
-
-
-class Rotations3Groups(CompiledGroups):
-    """Rotations of space, with Newton's step."""
-
-    columns, hessian = 11, "in full"
-
-    def run(self, points: Array, records: Array, starts: Integers, radius: float, rows: Array) -> None:
-        from geodp.solver import group_kernels
-
-        group_kernels.rotations3_groups(records, starts, points, radius, Pass.BLOCK, rows)
-
-    def from_sums(self, points: Array, sums: Array, reach: Array) -> GroupPass:
-        log, square, hessian = rotations3_sums(sums)
-        return GroupPass(points, log, square, reach, solved(hessian, log))
+    def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
+        return (follow_spd if isinstance(self.evaluator, SmallSPD) else super().follow)(before, here, vectors)
 
 
 def best_group_evaluator(ball: Ball, count: int) -> GroupEvaluator:
     """The fastest evaluator for this many records in groups."""
     manifold, numbers = ball.manifold, count * math.prod(ball.manifold.point_shape)
-    compiled: dict[Manifold, type[CompiledGroups]] = {
-        SPD(2): SPD2Groups, SPD(3): SPD3Groups, Sphere(2): Sphere2Groups, Rotations(3): Rotations3Groups
-    }  # fmt: skip
-    if manifold in compiled and worth_compiled_code(numbers):
-        return compiled[manifold](ball)
+    if grouped_kind(manifold) is not None and worth_compiled_code(numbers):
+        return CompiledGroups(ball)
     if isinstance(manifold, FlatChart):
         return FlatGroups(ball)
     return SPDGroups(ball) if isinstance(manifold, SPD) and manifold.k > 1 else GeneralGroups(ball)

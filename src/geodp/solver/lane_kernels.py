@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from geodp.inputs import Array
 from geodp.manifolds.manifold import TOLERANCE
-from geodp.solver.kernels import TIDY, asinh, chord_angle, compiled
+from geodp.solver.lanes import BLOCK, NUMBERS, Integers, asinh, chord_angle, compiled, largest, next_pieces
+from geodp.solver.round_kernels import TIDY
 
 Flags = NDArray[np.bool_]
 
@@ -30,102 +31,132 @@ _LOST = 4e-16
 
 @compiled
 def hyperbolic(
-    x: Array, weights: Array, center: Array, unit: Array, growth: float, radius: float, block: int, blocks: Array
-) -> float:
-    """Points of the hyperboloid seen from the point at distance ``a = log(growth)`` from the origin, in the direction ``unit``.
+    x: Array, weights: Array, starts: Integers, points: Array, units: Array, growths: Array, radius: float, rows: Array
+) -> None:
+    """Points of the hyperboloid, those of every group seen from its point at distance ``a`` from the origin in a direction.
 
-    Let ``y`` be the part of a record across ``unit``, ``h = sqrt(1 + |y|^2)``, and ``h sinh(b)`` its part along it. Seen from the
-    point the record has the same part across, and ``h sinh(b - a)`` along: no two large numbers cancel. The Hessian is 1
-    towards a record and ``t coth(t)`` across. Columns of ``blocks``: sums of the logarithm's part across (one an axis),
-    of its part along, of ``t^2`` and of ``t coth(t)``. ``center`` is the point itself.
+    ``growths`` are ``exp(a)``, ``units`` the directions. Let ``y`` be the part of a record across the direction,
+    ``h = sqrt(1 + |y|^2)``, and ``h sinh(b)`` its part along it. Seen from the point the record has the same part across, and
+    ``h sinh(b - a)`` along: no two large numbers cancel. The Hessian is 1 towards a record and ``t coth(t)`` across. Columns of
+    ``rows``: sums of the logarithm (one an axis), of ``t^2`` and of ``t coth(t)``; the weight and the largest ``t``.
     """
-    d, clip = len(unit), radius < math.inf
+    d, clip, lanes = units.shape[1], radius < math.inf, BLOCK
+    while lanes > LANES and lanes * d > NUMBERS:
+        lanes //= 2
+    space, room = np.empty((d, lanes)), np.empty((9, lanes))
+    times, along, across, sines, lengths, curves, factors, shares, growth = (
+        room[0], room[1], room[2], room[3], room[4], room[5], room[6], room[7], room[8]
+    )  # fmt: skip
+    lost, outside = np.zeros(lanes, dtype=np.bool_), np.zeros(lanes, dtype=np.bool_)
     far_sine, far_cosine, far_curve = 0.0, 1.0, 1.0
     if clip:
         far_sine, far_cosine, far_curve = math.sinh(radius), math.cosh(radius), radius / math.tanh(radius)
-    space, total = np.empty((d, LANES)), np.empty((d + 1, LANES))
-    times, along, across, sines = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    lengths, curves, factors, shares = np.empty(LANES), np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    lost, outside = np.zeros(LANES, dtype=np.bool_), np.zeros(LANES, dtype=np.bool_)
-    farthest = 0.0
-    for start in range(0, len(x), block):
-        stop = min(start + block, len(x))
-        total[:] = 0.0
-        squares = hessian = 0.0
-        for first in range(start, stop, LANES):
-            count = min(LANES, stop - first)
-            for z in range(LANES):
-                record = x[first + min(z, count - 1)]
-                times[z] = record[0]
-                for j in range(d):
-                    space[j, z] = record[1 + j]
-            if clip:
-                across[:] = 0.0
-                for j in range(d):
-                    for z in range(LANES):
-                        across[z] += space[j, z] * space[j, z]
-                for z in range(LANES):
-                    time = math.sqrt(1.0 + across[z])
-                    lost[z] = not ((abs(times[z] - time) <= TOLERANCE * time) & (across[z] < math.inf))
-                for j in range(d):
-                    for z in range(LANES):
-                        space[j, z] = center[1 + j] if lost[z] else space[j, z]
-            along[:] = 0.0
-            across[:] = 0.0
-            for j in range(d):
-                for z in range(LANES):
-                    along[z] += unit[j] * space[j, z]
-            for j in range(d):
-                for z in range(LANES):
-                    space[j, z] -= along[z] * unit[j]
-                    across[z] += space[j, z] * space[j, z]
-            for z in range(LANES):
-                h = math.sqrt(1.0 + across[z])
-                grown = (abs(along[z]) + math.sqrt(1.0 + across[z] + along[z] * along[z])) / h  # exp |b|
-                ratio = (grown if along[z] >= 0.0 else 1.0 / grown) / growth
-                along[z] = 0.5 * h * (ratio - 1.0 / ratio)
-                sines[z] = math.sqrt(along[z] * along[z] + across[z])
-            asinh(sines, lengths, LANES)
-            for z in range(LANES):
-                factors[z] = lengths[z] / sines[z] if sines[z] > 0.0 else 1.0
-                curves[z] = factors[z] * math.sqrt(1.0 + sines[z] * sines[z])
-            if clip:
-                for z in range(LANES):
-                    outside[z] = lengths[z] > radius
-                    shrink = far_sine / sines[z]
-                    s = shrink * along[z]
-                    h = math.sqrt(1.0 + shrink * shrink * across[z])
-                    grown = (abs(s) + far_cosine) / h
-                    grown = (grown if s >= 0.0 else 1.0 / grown) * growth
-                    times[z] = 0.5 * h * (grown + 1.0 / grown) if outside[z] else times[z]
-                    sines[z], across[z] = shrink, 0.5 * h * (grown - 1.0 / grown)
-                    factors[z] = radius * (shrink / far_sine) if outside[z] else factors[z]
-                    factors[z] = 0.0 if lost[z] else factors[z]
-                    curves[z] = far_curve if outside[z] else curves[z]
-                    curves[z] = 1.0 if lost[z] else curves[z]
-                    lengths[z] = radius if outside[z] else lengths[z]
-                    lengths[z] = 0.0 if lost[z] else lengths[z]
-                for z in range(count):
-                    record = x[first + z]
-                    record[0] = center[0] if lost[z] else times[z]
+    at, pieces = np.zeros(3, dtype=np.int64), np.empty((lanes, 5), dtype=np.int64)
+    at[1], shares[:], rows[:] = starts[0], 1.0, 0.0
+    while True:
+        count, filled = next_pieces(starts, at, lanes, pieces)
+        if count == 0:
+            return
+        for i in range(count):
+            g, first, number, lane, row = pieces[i]
+            for z in range(min(number, len(weights))):  # none if all are 1
+                shares[lane + z] = weights[first + z]
+            growth[lane : lane + number] = growths[g]
+            here = slice(lane, lane + number)
+            _load_hyperbolic(
+                x[first : first + number], points[g], units[g], clip, space, lane, lost[here], along[here], across[here]
+            )
+        for z in range(filled):
+            h = math.sqrt(1.0 + across[z])
+            grown = (abs(along[z]) + math.sqrt(1.0 + across[z] + along[z] * along[z])) / h  # exp |b|
+            ratio = (grown if along[z] >= 0.0 else 1.0 / grown) / growth[z]
+            along[z] = 0.5 * h * (ratio - 1.0 / ratio)
+            sines[z] = math.sqrt(along[z] * along[z] + across[z])
+        asinh(sines, lengths, filled)
+        for z in range(filled):
+            factors[z] = lengths[z] / sines[z] if sines[z] > 0.0 else 1.0
+            curves[z] = factors[z] * math.sqrt(1.0 + sines[z] * sines[z])
+        if clip:
+            for z in range(filled):
+                outside[z] = lengths[z] > radius
+                shrink = far_sine / sines[z]
+                s = shrink * along[z]
+                h = math.sqrt(1.0 + shrink * shrink * across[z])
+                grown = (abs(s) + far_cosine) / h
+                grown = (grown if s >= 0.0 else 1.0 / grown) * growth[z]
+                times[z] = 0.5 * h * (grown + 1.0 / grown)
+                sines[z], across[z] = shrink, 0.5 * h * (grown - 1.0 / grown)
+                factors[z] = radius * (shrink / far_sine) if outside[z] else factors[z]
+                curves[z] = far_curve if outside[z] else curves[z]
+                lengths[z] = radius if outside[z] else lengths[z]
+                factors[z], curves[z] = (0.0 if lost[z] else factors[z]), (1.0 if lost[z] else curves[z])
+                lengths[z] = 0.0 if lost[z] else lengths[z]
+            for i in range(count):
+                g, first, number, lane, row = pieces[i]
+                for z in range(number):
+                    record, y = x[first + z], lane + z
+                    moved = times[y] if outside[y] else record[0]
+                    record[0] = points[g, 0] if lost[y] else moved
                     for j in range(d):
-                        moved = unit[j] * across[z] + sines[z] * space[j, z] if outside[z] else record[1 + j]
-                        record[1 + j] = center[1 + j] if lost[z] else moved
-            for z in range(LANES):
-                w = weights[first + z] if z < count else 0.0
-                shares[z] = w * factors[z]
-                squares += w * lengths[z] * lengths[z]
-                hessian += w * curves[z]
-                total[d, z] += shares[z] * along[z]
+                        moved = units[g, j] * across[y] + sines[y] * space[j, y] if outside[y] else record[1 + j]
+                        record[1 + j] = points[g, 1 + j] if lost[y] else moved
+        for i in range(count):
+            g, first, number, lane, row = pieces[i]
+            here, total = slice(lane, lane + number), rows[row]
+            ws, fs, ts, cs, bs = shares[here], factors[here], lengths[here], curves[here], along[here]
+            ahead = squares = hessian = mass = 0.0
+            for z in range(number):
+                squares += ws[z] * ts[z] * ts[z]
+                hessian += ws[z] * cs[z]
+                mass += ws[z]
+                fs[z] *= ws[z]
+                ahead += fs[z] * bs[z]
             for j in range(d):
-                for z in range(LANES):
-                    total[j, z] += shares[z] * space[j, z]
-            farthest = max(farthest, lengths.max())
-        row = blocks[start // block]
-        for j in range(d + 1):
-            row[j] = total[j].sum()
-        row[d + 1], row[d + 2] = squares, hessian
-    return farthest
+                ys, sum_ = space[j][here], 0.0
+                for z in range(number):
+                    sum_ += fs[z] * ys[z]
+                total[j] += sum_ + ahead * units[g, j]
+            total[d] += squares
+            total[d + 1] += hessian
+            total[d + 2] += mass
+            total[d + 3] = max(total[d + 3], largest(ts))
+
+
+@compiled
+def _load_hyperbolic(
+    records: Array, p: Array, unit: Array, tidy: bool, space: Array, lane: int, lost: Flags, along: Array, across: Array
+) -> None:
+    """Parts of records across a direction, in the lanes, their squared lengths, and parts along; no points become ``p``."""
+    number, d = len(records), len(unit)
+    here = slice(lane, lane + number)
+    for j in range(d):
+        ys = space[j][here]
+        for z in range(number):
+            ys[z] = records[z, 1 + j]
+    if tidy:
+        across[:] = 0.0
+        for j in range(d):
+            ys = space[j][here]
+            for z in range(number):
+                across[z] += ys[z] * ys[z]
+        for z in range(number):
+            time = math.sqrt(1.0 + across[z])
+            lost[z] = not ((abs(records[z, 0] - time) <= TOLERANCE * time) & (across[z] < math.inf))
+        for j in range(d):
+            ys = space[j][here]
+            for z in range(number):
+                ys[z] = p[1 + j] if lost[z] else ys[z]
+    along[:] = 0.0
+    across[:] = 0.0
+    for j in range(d):
+        ys = space[j][here]
+        for z in range(number):
+            along[z] += unit[j] * ys[z]
+    for j in range(d):
+        ys = space[j][here]
+        for z in range(number):
+            ys[z] -= along[z] * unit[j]
+            across[z] += ys[z] * ys[z]
 
 
 # ------------------------------------------------------------------ shapes

@@ -16,7 +16,7 @@ from geodp.manifolds.ball import Ball, checked_ball
 from geodp.records.chunks import as_array, check_shape, in_order, one_blas_thread, pool
 from geodp.records.labels import aligned
 from geodp.records.sources import Columns, is_column, load
-from geodp.solver.groups import GroupEvaluator, GroupPass, Integers, best_group_evaluator
+from geodp.solver.groups import GroupEvaluator, GroupPass, best_group_evaluator
 from geodp.solver.mean import (
     FINE,
     MOST_PASSES,
@@ -27,7 +27,7 @@ from geodp.solver.mean import (
     flatness,
     least_passes,
 )
-from geodp.solver.passes import as_compiled_code_knows_it, sum_rounding
+from geodp.solver.passes import Integers, contiguous, sum_rounding
 from geodp.solver.secants import MEMORY, accelerated
 
 Flags = NDArray[np.bool_]
@@ -162,12 +162,12 @@ def group_means(
     barely points.
     """
     manifold, count = ball.manifold, len(starts) - 1
-    records = as_compiled_code_knows_it(records)  # only here: clipping in a later copy would be lost
+    records = contiguous(records)  # only here: clipping in a later copy would be lost
     starts = np.ascontiguousarray(starts, dtype=np.int64)
     goal = None if tolerance is None else checked_tolerance(tolerance)
     evaluator = best_group_evaluator(ball, len(records)) if kind is None else kind(ball)
     # few records are often less symmetric about their mean than many, so steps with the average Hessian need more passes
-    least = (least_passes(ball, evaluator.hessian) + 2 * (evaluator.hessian != "in full")) if steady else 1
+    least = (least_passes(ball, evaluator.hessian) + 2 * (evaluator.hessian != "full")) if steady else 1
     out = Means(np.empty((count, *manifold.point_shape)), np.empty(count), np.empty(count, dtype=np.int64))
 
     def work(part: tuple[int, int]) -> None:

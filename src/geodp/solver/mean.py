@@ -202,9 +202,9 @@ def least_passes(ball: Ball, hessian: HessianKnown) -> int:
     extent = ball.radius * math.sqrt(max(manifold.curvature, -manifold.lowest_curvature))
     if extent == 0.0:
         return 2
-    if hessian == "in full":
+    if hessian == "full":
         return 3 + (extent > 0.6)
-    if hessian == "its mean over directions":
+    if hessian == "mean":
         return 4 + (extent > 0.5) + (extent > 1.6)
     return 4 + min(math.ceil(2.0 * extent), 8)
 
@@ -266,7 +266,7 @@ class _Solver:
         self.dim, self.root = self.manifold.dim, math.sqrt(-self.manifold.lowest_curvature)
         self.target = self.goal
         # in the widest balls the energy has curved valleys with an almost flat floor, where Newton's steps lead astray
-        self.uses_hessian = records.evaluator.hessian != "in full" or flatness(ball) > 0.01
+        self.uses_hessian = records.evaluator.hessian != "full" or flatness(ball) > 0.01
         self.tight = False
         self.passes = 0
         self.trust = 2.0 * ball.reach

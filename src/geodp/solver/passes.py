@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ _MIXING = (np.uint64(0xD6E8FEB86659FD93), np.uint64(0xBF58476D1CE4E5B9))
 _NONE = np.empty(0, dtype=np.uint64)
 
 Words = NDArray[np.uint64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(repr=False, eq=False)  # its sums are private, and a scheduler may log the text of what a task was given
@@ -118,7 +120,7 @@ def as_words(records: Array) -> Words:
     return records.reshape(len(records), math.prod(records.shape[1:])).view(np.uint64)
 
 
-HessianKnown = Literal["not at all", "its mean over directions", "in full"]
+HessianKnown = Literal["none", "mean", "full"]
 
 
 class Evaluator(ABC):
@@ -129,10 +131,11 @@ class Evaluator(ABC):
     """
 
     #: How much passes say about the Hessian: the more, the fewer passes are needed.
-    hessian: ClassVar[HessianKnown] = "not at all"
+    hessian: HessianKnown = "none"
 
-    def __init__(self, manifold: Manifold) -> None:
-        self.manifold = manifold
+    def __init__(self, manifold: Manifold, extent: float = math.inf) -> None:
+        # no record will be farther than the extent from the point it is seen from
+        self.manifold, self.extent = manifold, extent
 
     @abstractmethod
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
@@ -309,42 +312,94 @@ def block_sums(values: Array, weights: Array) -> Array:
 class CompiledEvaluator(Evaluator):
     """Compiled loops that read every record once, and clip on the way if the radius is finite."""
 
-    def __init__(self, manifold: Manifold) -> None:
-        super().__init__(manifold)
-        self._ones = np.ones(0)
-
     @abstractmethod
-    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+    def run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
         """The pass at ``p``. A finite radius is that of the ball about ``p`` into which the records are clipped in place."""
 
-    def fingerprint(self, records: Array, weights: Array | None, keys: Words) -> int:
-        from geodp.solver import kernels
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_log(log, hessian)
 
-        return int(kernels.fingerprint(as_words(records), _NONE if weights is None else weights.view(np.uint64), keys))
+    def fingerprint(self, records: Array, weights: Array | None, keys: Words) -> int:
+        from geodp.solver import lanes
+
+        return int(lanes.fingerprint(as_words(records), _NONE if weights is None else weights.view(np.uint64), keys))
 
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
-        return self._run(p, records, weights, math.inf)
+        return self.run(p, contiguous(records), weights, math.inf)
 
     def clip(self, ball: Ball, records: Array, weights: Array | None) -> Pass:
-        return self._run(ball.center, records, weights, ball.radius)
-
-    def _run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
-        if weights is None:
-            ones = self._ones  # another thread may replace it by a shorter array
-            if len(ones) < len(records):
-                ones = self._ones = np.ones(len(records))
-            weights = ones[: len(records)]
-        return self.run(p, as_compiled_code_knows_it(records), weights, radius)
+        return self.run(ball.center, contiguous(records), weights, ball.radius)
 
 
-def as_compiled_code_knows_it(records: Array) -> Array:
-    """The same numbers in an ordinary array.
-
-    Compiled code is cached on disk for every type, so there must be only one type, whatever the source of the records.
-    """
+def contiguous(records: Array) -> Array:
+    """The same numbers in an ordinary array: compiled code is cached on disk for every type, so there must be only one."""
     if type(records) is np.ndarray and records.flags.carray:
         return records
     return np.require(records.view(np.ndarray), requirements=["C", "W"])
+
+
+class GroupedEvaluator(CompiledEvaluator):
+    """Loops over the records of many groups, each seen from its own point."""
+
+    #: How many numbers a row of sums has.
+    columns: int
+
+    @abstractmethod
+    def add_up(self, points: Array, records: Array, weights: Array, starts: Integers, radius: float, rows: Array) -> None:
+        """Sums over blocks of records of one group, group by group. The last two columns are the weight and the largest length.
+
+        Without weights (an empty array) all are 1.
+        """
+
+    @abstractmethod
+    def logs(self, points: Array, sums: Array) -> Array:
+        """From sums, a row for each point or all for one: the logarithms, in coordinates."""
+
+    @abstractmethod
+    def others(self, points: Array, sums: Array) -> tuple[Array, Array]:
+        """The squared lengths, and the Hessians."""
+
+    def run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
+        count, points = len(records), np.array(p)[None]
+        rows = np.empty((-(-count // Pass.BLOCK), self.columns))
+        self.add_up(points, records, NO_WEIGHTS if weights is None else weights, np.array([0, count]), radius, rows)
+        reach = float(rows[0, -1] if len(rows) == 1 else np.maximum.reduce(rows[:, -1]))
+        total = rows if len(rows) == 1 else np.add.reduce(rows)[None]
+        squares, hessians = self.others(points, total)
+        return Pass.of_blocks(count, self.logs(points, rows), float(squares[0]), reach, hessians[0], float(total[0, -2]))
+
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return newton_steps(log[None], hessian[None])[0] if hessian.ndim else super().step(p, log, hessian)
+
+
+#: Passed if all weights are 1.
+NO_WEIGHTS = np.empty(0)
+
+
+def newton_steps(logs: Array, hessians: Array) -> Array:
+    """Newton's steps; the logarithms themselves where a Hessian is not positive, as it may be far from the mean."""
+    from geodp.solver import lanes
+
+    steps = np.empty(logs.shape)
+    lanes.newton_steps(np.ascontiguousarray(hessians), np.ascontiguousarray(logs), steps)
+    return steps
+
+
+#: Degrees of polynomials for ``artanh(sqrt s)/sqrt s`` and for ``t/sin t``, and up to which ``t`` they are exact to rounding.
+ARTANH = {10: 0.5, 14: 1.0, 18: 1.5, 22: 2.0, 30: 2.5, 38: 3.0}
+ARCS = {8: 0.5, 12: 0.9, 16: 1.2, 20: 1.5, 28: 2.0}
+#: Their variables ``s`` at ``t``, see :func:`geodp.solver.lanes.polynomial`.
+ENDS: dict[int, Callable[[float], float]] = {1: lambda t: math.tanh(0.5 * t) ** 2, 2: lambda t: math.sin(0.5 * t) ** 2}
+
+
+def _series(first: int, degrees: dict[int, float], extent: float) -> tuple[Array, float]:
+    """The polynomial of the least degree that is exact to rounding up to this length; no coefficients if there is none."""
+    from geodp.solver import lanes
+
+    for degree, length in degrees.items():
+        if extent <= length * (1.0 + 1e-6):  # rounding enlarges balls
+            return lanes.polynomial(first, ENDS[first](length), degree)
+    return np.empty(0), 0.0
 
 
 #: A point, its Cholesky factor, the inverse of that, and the ratio of eigenvalues beyond which matrices are factorised there.
@@ -354,8 +409,8 @@ Frame = tuple[Array, Array, Array, float]
 class _CompiledSPD(CompiledEvaluator):
     """Positive-definite matrices are whitened by the inverse of a Cholesky factor, the same for all chunks of a pass."""
 
-    def __init__(self, manifold: Manifold) -> None:
-        super().__init__(manifold)
+    def __init__(self, manifold: Manifold, extent: float = math.inf) -> None:
+        super().__init__(manifold, extent)
         self._frames: dict[int, tuple[Array, Frame]] = {}
         self._load()
 
@@ -363,29 +418,32 @@ class _CompiledSPD(CompiledEvaluator):
     @cache
     def _load() -> None:
         """Loads all compiled functions at once, so that no later call has to compile."""
-        from geodp.solver import group_kernels
+        from geodp.solver import matrix_kernels
 
         one, room = np.eye(2)[None], np.empty((2, 2))
-        group_kernels.factor(one[0], room, room.copy())
-        group_kernels.move_spd(one, np.ones((1, 3)), one[0], one[0], one[0], 1.0)
+        matrix_kernels.factor(one[0], room, room.copy())
+        matrix_kernels.move_spd(one, np.ones((1, 3)), one[0], one[0], one[0], 1.0)
         follow_spd(one, one, np.zeros((1, 1, 3)))
+
+    def step(self, p: Array, log: Array, hessian: Array) -> Array:
+        return _scaled_step(log, hessian)
 
     def frame(self, p: Array) -> Frame:
         """A writable copy of the point, its Cholesky factor, the inverse of that, and which matrices to factorise."""
         at, frame = self._frames.get(id(p), (None, None))
         if at is not p or frame is None:
-            from geodp.solver import group_kernels
+            from geodp.solver import matrix_kernels
 
             at, factor, inverse = np.array(p), np.empty(p.shape), np.empty(p.shape)
-            frame = at, factor, inverse, group_kernels.factor(at, factor, inverse)
+            frame = at, factor, inverse, matrix_kernels.factor(at, factor, inverse)
             self._frames = {**dict(list(self._frames.items())[-1:]), id(p): (p, frame)}  # another thread may do the same
         return frame
 
     def move(self, ball: Ball, p: Array, step: Array) -> Array:
-        from geodp.solver import group_kernels
+        from geodp.solver import matrix_kernels
 
         moved = np.array(p)
-        group_kernels.move_spd(moved[None], step[None], *self.frame(ball.center)[:3], ball.radius)
+        matrix_kernels.move_spd(moved[None], step[None], *self.frame(ball.center)[:3], ball.radius)
         return moved
 
     def follow(self, before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
@@ -395,45 +453,64 @@ class _CompiledSPD(CompiledEvaluator):
 
 def follow_spd(before: Array, here: Array, vectors: Array) -> tuple[Array, Array]:
     """:meth:`Evaluator.follow` on positive-definite matrices, in compiled code, for each of several points."""
-    from geodp.solver import group_kernels
+    from geodp.solver import matrix_kernels
 
     there, moves = np.array(vectors), np.empty((len(vectors), vectors.shape[-1]))
-    group_kernels.follow_spd(np.array(before), np.array(here), there, moves)
+    matrix_kernels.follow_spd(np.array(before), np.array(here), there, moves)
     return there, moves
 
 
-#: From half the trace, half the difference of the diagonal and the entry off it to coordinates.
-_SPD2_COORDINATES = np.array([[1.0, 0.0, 1.0], [1.0, 0.0, -1.0], [0.0, math.sqrt(2.0), 0.0]])
+#: The order of coordinates among the lower entries of a matrix, and the factors of those off the diagonal.
+_LOWER_ENTRIES = {2: ([0, 1, 2], np.sqrt([1.0, 2.0, 1.0])), 3: ([0, 1, 3, 2, 4, 5], np.sqrt([1.0, 2.0, 2.0, 1.0, 2.0, 1.0]))}
+#: The Hessian of 2x2 matrices, in coordinates, from the last columns of their sums but the largest length.
+_HESSIAN2 = np.array(
+    [
+        [[0.5, 0.0, -0.5], [0.0, 1.0, 0.0], [-0.5, 0.0, 0.5]],  # across
+        [[0.5, 0.0, -0.5], [0.0, 0.0, 0.0], [-0.5, 0.0, 0.5]],
+        [[0.0, 1.0, 0.0], [1.0, 0.0, -1.0], [0.0, -1.0, 0.0]] / np.sqrt(2.0),
+        [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]],
+        [[0.5, 0.0, 0.5], [0.0, 0.0, 0.0], [0.5, 0.0, 0.5]],  # along the trace
+    ]
+).reshape(5, 9)
+_NO_COORDINATES = np.empty((0, 6))
 
 
-class SPD2(_CompiledSPD):
-    """2x2 matrices; Newton's step: the space is a hyperbolic plane times a line."""
+class SmallSPD(GroupedEvaluator, _CompiledSPD):
+    """2x2 and 3x3 matrices. In the first case Newton's step: the space is a hyperbolic plane times a line."""
 
-    hessian = "in full"
+    columns = 10
 
-    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.solver import kernels
+    def __init__(self, manifold: Manifold, extent: float = math.inf) -> None:
+        super().__init__(manifold, extent)
+        self.k = manifold.point_shape[0]
+        self.hessian = "full" if self.k == 2 else "mean"
+        # no eigenvalue of a logarithm is larger than its length
+        # of 2x2 matrices eigenvalues are as quick as a polynomial of higher degree
+        degrees = {degree: length for degree, length in ARTANH.items() if self.k == 3 or degree < 25}
+        series, self._middle = _series(1, degrees, extent)
+        self._series = 2.0 * series
 
-        blocks = _rows(records, 7)
-        reach = kernels.spd2(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks)
-        logs = blocks[:, :3] @ _SPD2_COORDINATES
-        rest = np.add.reduce(blocks[:, 3:])
-        return Pass.of_blocks(len(records), logs, float(rest[0]), reach, rest[1:], float(np.add.reduce(weights)))
+    def add_up(self, points: Array, records: Array, weights: Array, starts: Integers, radius: float, rows: Array) -> None:
+        from geodp.solver.small_spd_kernels import small_spd
 
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        h00, h01, h11 = hessian.tolist()
-        first, off, last = log.tolist()
-        middle, d, b = 0.5 * (first + last), 0.5 * (first - last), math.sqrt(0.5) * off
-        d, b = _solved(h00, h01, h11, d, b)
-        return np.array([middle + d, math.sqrt(2.0) * b, middle - d])
+        series = self._series if radius == math.inf else NO_WEIGHTS
+        small_spd(records, weights, starts, points, radius, series, self._middle, rows, _NO_COORDINATES, radius)
 
+    def logs(self, points: Array, sums: Array) -> Array:
+        order, scales = _LOWER_ENTRIES[self.k]
+        return sums.take(order, axis=1) * scales
 
-def _solved(h00: float, h01: float, h11: float, a: float, b: float) -> tuple[float, float]:
-    """The solution for a 2x2 Hessian; the right-hand side itself if it is not positive, as it may be far from the mean."""
-    det, trace = h00 * h11 - h01 * h01, h00 + h11
-    if not (trace > 0.0 and det > 1e-12 * trace**2):
-        return a, b
-    return (h11 * a - h01 * b) / det, (h00 * b - h01 * a) / det
+    def others(self, points: Array, sums: Array) -> tuple[Array, Array]:
+        return (sums[:, 3], (sums[:, 4:9] @ _HESSIAN2).reshape(-1, 3, 3)) if self.k == 2 else (sums[:, 6], sums[:, 7])
+
+    def coordinates(self, ball: Ball, records: Array) -> Array:
+        from geodp.solver.small_spd_kernels import small_spd
+
+        points, starts = np.array(ball.center)[None], np.array([0, len(records)])
+        rows, each = _rows(records, self.columns), np.empty((len(records), self.manifold.dim))
+        # shortening coordinates also clips, without computing exponentials
+        small_spd(contiguous(records), NO_WEIGHTS, starts, points, math.inf, NO_WEIGHTS, 0.0, rows, each, ball.radius)
+        return each
 
 
 def _scaled_step(log: Array, hessian: Array) -> Array:
@@ -449,45 +526,6 @@ def _trace(dim: int) -> Array:
     return vector_from_symmetric(np.eye(k)) / math.sqrt(k)
 
 
-class SPD3(_CompiledSPD):
-    """3x3 matrices."""
-
-    hessian = "its mean over directions"
-
-    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.solver import kernels
-
-        blocks = _rows(records, 9)
-        reach = kernels.spd3(records, weights, *self.frame(p), radius, Pass.BLOCK, blocks, NO_ROWS, radius)
-        square, hessian = np.add.reduce(blocks[:, 6:8]).tolist()
-        logs = spd3_coordinates(blocks)
-        return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(np.add.reduce(weights)))
-
-    def coordinates(self, ball: Ball, records: Array) -> Array:
-        from geodp.solver import kernels
-
-        each, blocks, weights = np.empty((len(records), 6)), _rows(records, 9), np.ones(len(records))
-        records = as_compiled_code_knows_it(records)
-        # shortening coordinates also clips, without computing exponentials
-        kernels.spd3(records, weights, *self.frame(ball.center), math.inf, Pass.BLOCK, blocks, each, ball.radius)
-        return each
-
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return _scaled_step(log, hessian)
-
-
-#: Passed if the coordinates of each record are not needed.
-NO_ROWS = np.empty((0, 6))
-
-
-def spd3_coordinates(sums: Array) -> Array:
-    """Coordinates of symmetric matrices from the order in which the compiled loop writes their entries."""
-    return sums.take(_ENTRIES, axis=1) * _SCALES
-
-
-_ENTRIES, _SCALES = np.array([0, 1, 3, 2, 4, 5]), np.sqrt([1.0, 2.0, 2.0, 1.0, 2.0, 1.0])
-
-
 #: Matrices up to this size are diagonalised by compiled rotations; LAPACK is faster for larger ones.
 _ROTATED = 12
 
@@ -495,7 +533,7 @@ _ROTATED = 12
 class SPDCompiled(_CompiledSPD):
     """Matrices of any size, without eigen-decompositions of records."""
 
-    hessian = "its mean over directions"
+    hessian = "mean"
 
     def move(self, ball: Ball, p: Array, step: Array) -> Array:
         k = len(p)
@@ -517,23 +555,21 @@ class SPDCompiled(_CompiledSPD):
         values, basis = np.linalg.eigh(across @ across.T)
         return vector_from_symmetric(there), -vector_from_symmetric(spectral(basis, np.log(values)))
 
-    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+    def run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
         from geodp.solver import spd_kernel
 
+        weights = _ones_or(weights, records)
         blocks = _rows(records, self.manifold.dim + 2)
         reach = spd_kernel.spd(records, weights, *self.frame(p), radius, spd_kernel.quadrature(), Pass.BLOCK, blocks)
         logs = blocks[:, :-2] * vector_from_symmetric(np.ones(p.shape))
         square, hessian = np.add.reduce(blocks[:, -2:]).tolist()
         return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), float(np.add.reduce(weights)))
 
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return _scaled_step(log, hessian)
-
 
 class SPDLarge(Evaluator):
     """Few matrices of any size, or no compiler: the manifold's own logarithm, and the Hessian from its spectrum."""
 
-    hessian = "its mean over directions"
+    hessian = "mean"
 
     def evaluate(self, p: Array, records: Array, weights: Array | None) -> Pass:
         logs, vectors = log_of_whitened(cholesky(p)[1], p, records)
@@ -560,63 +596,67 @@ def mean_hessian(logs: Array) -> Array:
     return (k - 1 + factors.sum(axis=-1)) / (k - 1 + len(i))
 
 
-class Sphere2(CompiledEvaluator):
-    """The unit sphere in space, with Newton's step."""
-
-    hessian = "in full"
-
-    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.solver import kernels
-
-        blocks = _rows(records, 11)
-        reach = kernels.sphere2(records, weights, p / np.linalg.vector_norm(p), radius, Pass.BLOCK, blocks)
-        totals = blocks[:, 3:].sum(axis=0)
-        along, square = totals[:2]
-        outer = totals[[2, 3, 5, 3, 4, 6, 5, 6, 7]].reshape(3, 3)
-        logs = self.manifold.raw_coordinates(p, blocks[:, :3] - blocks[:, 3:4] * p)
-        return Pass.of_blocks(len(records), logs, float(square), reach, along * np.eye(3) + outer, float(weights.sum()))
-
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        frame = self.manifold.raw_tangent(p, np.eye(2))
-        (h00, h01), (_, h11) = (frame @ hessian @ frame.T).tolist()
-        return np.array(_solved(h00, h01, h11, *log.tolist()))
+#: Where the entries of a symmetric 3x3 matrix are among sums.
+_OUTER = np.array([0, 1, 3, 1, 2, 4, 3, 4, 5]) + 6
 
 
-class Rotations3(CompiledEvaluator):
+class Spheres(GroupedEvaluator):
+    """Spheres of any dimension; in space Newton's step."""
+
+    def __init__(self, manifold: Sphere, extent: float = math.inf) -> None:
+        super().__init__(manifold, extent)
+        self.sphere = manifold
+        self.hessian = "full" if manifold.d == 2 else "mean"
+        self.columns = manifold.d + 6 + 6 * (manifold.d == 2)
+        self._series = _series(2, ARCS, extent / manifold.radius)
+
+    def add_up(self, points: Array, records: Array, weights: Array, starts: Integers, radius: float, rows: Array) -> None:
+        from geodp.solver.round_kernels import sphere
+
+        length = self.sphere.radius
+        units = points / np.sqrt(np.vecdot(points, points))[:, None]
+        sphere(records, weights, starts, units, length, radius / length, *self._series, rows)
+        rows[:, -1] *= length
+
+    def logs(self, points: Array, sums: Array) -> Array:
+        d = self.sphere.d
+        return self.sphere.raw_coordinates(points, self.sphere.radius * sums[:, : d + 1] + sums[:, d + 1, None] * points)
+
+    def others(self, points: Array, sums: Array) -> tuple[Array, Array]:
+        d = self.sphere.d
+        square, curve = self.sphere.radius**2 * sums[:, d + 2], sums[:, d + 3]
+        if d > 2:
+            return square, (sums[:, d + 4] + (d - 1) * curve) / d
+        frame = self.sphere.raw_tangent(points[:, None], np.eye(2))
+        outer = frame @ sums.take(_OUTER, axis=1).reshape(-1, 3, 3) @ frame.swapaxes(-1, -2)
+        return square, outer + curve[:, None, None] * np.eye(2)
+
+
+class Rotations3(GroupedEvaluator):
     """Rotations of space, with Newton's step."""
 
-    hessian = "in full"
+    columns = 13
+    hessian = "full"
 
-    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.solver import kernels
+    def __init__(self, manifold: Manifold, extent: float = math.inf) -> None:
+        super().__init__(manifold, extent)
+        self._series = _series(2, ARCS, extent)
 
-        blocks = _rows(records, 11)
-        reach = kernels.rotations3(records, weights, np.array(p), radius, Pass.BLOCK, blocks)
-        log, square, hessian = rotations3_sums(blocks)
-        count, mass = len(records), float(np.add.reduce(weights))
-        return Pass.of_blocks(count, log, float(np.add.reduce(square)), reach, np.add.reduce(hessian), mass)
+    def add_up(self, points: Array, records: Array, weights: Array, starts: Integers, radius: float, rows: Array) -> None:
+        from geodp.solver.round_kernels import rotations3
 
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return solved(hessian[None], log[None])[0]
+        rotations3(records, weights, starts, points, radius, *self._series, rows)
+
+    def logs(self, points: Array, sums: Array) -> Array:
+        return sums[:, :3] @ _ROTATION_VECTOR.T
+
+    def others(self, points: Array, sums: Array) -> tuple[Array, Array]:
+        outer = sums.take(_OUTER - 1, axis=1).reshape(-1, 3, 3)
+        return sums[:, 3], sums[:, 4, None, None] * np.eye(3) + _ROTATION_VECTOR @ outer @ _ROTATION_VECTOR.T
 
 
 #: The logarithm is a rotation vector; coordinates are the entries of its matrix below the diagonal.
 _ROTATION_VECTOR = np.array([[0.0, 0.0, 1.0], [0.0, -1.0, 0.0], [1.0, 0.0, 0.0]])
-
-
-def rotations3_sums(sums: Array) -> tuple[Array, Array, Array]:
-    """Logarithm, squared length and Hessian, in coordinates, from rows that the compiled loop writes."""
-    outer = sums[:, 5:][:, [0, 1, 3, 1, 2, 4, 3, 4, 5]].reshape(-1, 3, 3)
-    hessian = sums[:, 4, None, None] * np.eye(3) + _ROTATION_VECTOR @ outer @ _ROTATION_VECTOR.T
-    return sums[:, :3] @ _ROTATION_VECTOR.T, sums[:, 3], hessian
-
-
-def solved(hessians: Array, logs: Array) -> Array:
-    """Newton's steps; the logarithms themselves if a Hessian is not positive, as it may be far from the mean."""
-    values, vectors = np.linalg.eigh(np.where(np.isfinite(hessians), hessians, 0.0))
-    good = values[:, :1] > 1e-6 * values[:, -1:]
-    inner = (np.swapaxes(vectors, -1, -2) @ logs[..., None])[..., 0] / np.where(good, values, 1.0)
-    return np.where(good, (vectors @ inner[..., None])[..., 0], logs)
 
 
 def _scaled_log(log: Array, hessian: Array) -> Array:
@@ -624,63 +664,40 @@ def _scaled_log(log: Array, hessian: Array) -> Array:
     return log / float(hessian) if hessian > 0.1 else log
 
 
-class SphereLarge(CompiledEvaluator):
-    """Spheres of any dimension."""
-
-    hessian = "its mean over directions"
-
-    def __init__(self, manifold: Sphere) -> None:
-        super().__init__(manifold)
-        self.sphere = manifold
-
-    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.solver import kernels
-
-        length, d = self.sphere.radius, self.sphere.d
-        blocks = _rows(records, d + 3)
-        unit = p / np.linalg.vector_norm(p)
-        reach = kernels.sphere(records, weights, unit, length, radius / length, Pass.BLOCK, blocks)
-        along, mass = blocks[:, d + 1, None], float(weights.sum())
-        logs = self.sphere.raw_coordinates(p, length * blocks[:, : d + 1] - along * p)
-        hessian = (mass + (d - 1) * float(along.sum())) / d
-        square = length**2 * float(blocks[:, d + 2].sum())
-        return Pass.of_blocks(len(weights), logs, square, length * reach, np.asarray(hessian), mass)
-
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return _scaled_log(log, hessian)
-
-
-class HyperbolicCompiled(CompiledEvaluator):
+class HyperbolicCompiled(GroupedEvaluator):
     """Hyperbolic spaces of any dimension."""
 
-    hessian = "its mean over directions"
+    hessian = "mean"
 
-    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
-        from geodp.solver import lane_kernels
+    def __init__(self, manifold: Manifold, extent: float = math.inf) -> None:
+        super().__init__(manifold, extent)
+        self.columns = manifold.dim + 4
 
-        d, space = self.manifold.dim, p[1:]
-        length = float(np.linalg.vector_norm(space))
-        unit = space / length if length > 0.0 else np.zeros(d)
-        growth = length + math.hypot(1.0, length)
-        blocks = _rows(records, d + 3)
-        reach = lane_kernels.hyperbolic(records, weights, np.array(p), unit, growth, radius, Pass.BLOCK, blocks)
-        logs = blocks[:, :d] + blocks[:, d : d + 1] * unit
-        mass = float(weights.sum())
-        square, curve = blocks[:, d + 1 :].sum(axis=0).tolist()
-        return Pass.of_blocks(len(records), logs, square, reach, np.asarray((mass + (d - 1) * curve) / d), mass)
+    def add_up(self, points: Array, records: Array, weights: Array, starts: Integers, radius: float, rows: Array) -> None:
+        from geodp.solver.lane_kernels import hyperbolic
 
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return _scaled_log(log, hessian)
+        space = points[:, 1:]
+        lengths = np.sqrt(np.vecdot(space, space))
+        units = space / np.where(lengths > 0.0, lengths, 1.0)[:, None]
+        hyperbolic(records, weights, starts, points, units, lengths + np.hypot(1.0, lengths), radius, rows)
+
+    def logs(self, points: Array, sums: Array) -> Array:
+        return sums[:, : self.manifold.dim]
+
+    def others(self, points: Array, sums: Array) -> tuple[Array, Array]:
+        d = self.manifold.dim
+        return sums[:, d], (sums[:, d + 2] + (d - 1) * sums[:, d + 1]) / d
 
 
 class ShapesCompiled(CompiledEvaluator):
     """Shapes of landmarks in the plane."""
 
-    hessian = "its mean over directions"
+    hessian = "mean"
 
-    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+    def run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
         from geodp.solver import lane_kernels
 
+        weights = _ones_or(weights, records)
         size = p.size
         blocks = _rows(records, 2 * size + 2)
         flat, at = records.reshape(-1, size), np.array(p)
@@ -691,9 +708,6 @@ class ShapesCompiled(CompiledEvaluator):
         square, curve = blocks[:, 2 * size :].sum(axis=0).tolist()
         return Pass.of_blocks(len(records), logs, square, reach, np.asarray((mass + curve) / self.manifold.dim), mass)
 
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return _scaled_log(log, hessian)
-
 
 def _quarter_turn(configurations: Array) -> Array:
     """Points ``(..., 2)`` of the plane after a quarter turn, in an array that compiled code may change."""
@@ -703,11 +717,12 @@ def _quarter_turn(configurations: Array) -> Array:
 class GrassmannCompiled(CompiledEvaluator):
     """Subspaces of any dimension."""
 
-    hessian = "its mean over directions"
+    hessian = "mean"
 
-    def run(self, p: Array, records: Array, weights: Array, radius: float) -> Pass:
+    def run(self, p: Array, records: Array, weights: Array | None, radius: float) -> Pass:
         from geodp.solver import lane_kernels
 
+        weights = _ones_or(weights, records)
         size, rank = p.size, self.manifold.rank
         blocks = _rows(records, size + 2)
         # as many as random subspaces need, so that a group of records hardly ever takes more time than others
@@ -719,14 +734,11 @@ class GrassmannCompiled(CompiledEvaluator):
         hessian = (rank * mass + curve) / self.manifold.dim
         return Pass.of_blocks(len(records), logs, square, reach, np.asarray(hessian), mass)
 
-    def step(self, p: Array, log: Array, hessian: Array) -> Array:
-        return _scaled_log(log, hessian)
-
 
 class RankOne(GeneralEvaluator):
     """Spaces of rank one: the manifold's own logarithm, and the Hessian from its lengths."""
 
-    hessian = "its mean over directions"
+    hessian = "mean"
 
     def from_logs(self, p: Array, logs: Array, weights: Array | None) -> Pass:
         found = super().from_logs(p, logs, weights)
@@ -739,29 +751,40 @@ class RankOne(GeneralEvaluator):
         return _scaled_log(log, hessian)
 
 
+def _ones_or(weights: Array | None, records: Array) -> Array:
+    return np.ones(len(records)) if weights is None else weights
+
+
 def _rows(records: Array, columns: int) -> Array:
     """Room for the sums over the blocks of a chunk."""
     return np.empty((-(-len(records) // Pass.BLOCK), columns))
 
 
-def best_evaluator(manifold: Manifold, count: int | None) -> Evaluator:
-    """The fastest evaluator for so many records (``None``: unknown) of a manifold."""
+def best_evaluator(manifold: Manifold, count: int | None, extent: float = math.inf) -> Evaluator:
+    """The fastest evaluator for so many records (``None``: unknown), at most ``extent`` from the points they are seen from."""
     compiled = worth_compiled_code(math.inf if count is None else count * math.prod(manifold.point_shape))
-    if isinstance(manifold, SPD) and manifold.k > 1:
-        exact: dict[int, type[Evaluator]] = {2: SPD2, 3: SPD3}
-        return exact.get(manifold.k, SPDCompiled)(manifold) if compiled else SPDLarge(manifold)
+    if isinstance(manifold, SPD) and manifold.k > 1 and not compiled:
+        return SPDLarge(manifold)
+    kind: type[Evaluator] = RankOne if manifold.rank == 1 and manifold.dim > 1 else GeneralEvaluator
     if isinstance(manifold, FlatChart):
-        return FlatEvaluator(manifold)
-    if compiled and manifold == Sphere(2):
-        return Sphere2(manifold)
-    if compiled and manifold == Rotations(3):
-        return Rotations3(manifold)
-    if compiled and isinstance(manifold, Sphere) and manifold.d > 1:
-        return SphereLarge(manifold)
-    if compiled and isinstance(manifold, Hyperbolic) and manifold.d > 1:
-        return HyperbolicCompiled(manifold)
-    if compiled and isinstance(manifold, PlanarShapes):
-        return ShapesCompiled(manifold)
-    if compiled and isinstance(manifold, Grassmann):
-        return GrassmannCompiled(manifold)
-    return RankOne(manifold) if manifold.rank == 1 and manifold.dim > 1 else GeneralEvaluator(manifold)
+        kind = FlatEvaluator
+    elif compiled:
+        kind = grouped_kind(manifold) or kind
+        if isinstance(manifold, SPD) and manifold.k > 3:
+            kind = SPDCompiled
+        elif isinstance(manifold, PlanarShapes):
+            kind = ShapesCompiled
+        elif isinstance(manifold, Grassmann):
+            kind = GrassmannCompiled
+    return kind(manifold, extent)
+
+
+def grouped_kind(manifold: Manifold) -> Any:
+    """The kind of evaluator that takes many groups of records at once, if there is one."""
+    if isinstance(manifold, SPD) and manifold.k in _LOWER_ENTRIES:
+        return SmallSPD
+    if isinstance(manifold, Sphere) and manifold.d > 1:
+        return Spheres
+    if isinstance(manifold, Hyperbolic) and manifold.d > 1:
+        return HyperbolicCompiled
+    return Rotations3 if manifold == Rotations(3) else None

@@ -59,7 +59,7 @@ class Records(ABC):
 
     def __init__(self, ball: Ball, weights: Array | None, count: int | None) -> None:
         self.ball, self.weights, self.count = ball, weights, count
-        self.evaluator = best_evaluator(ball.manifold, count)
+        self.evaluator = best_evaluator(ball.manifold, count, 2.0 * ball.reach)
         self._mark: int | None = None
 
     @abstractmethod

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from geodp.inputs import Array
 from geodp.manifolds.spd import MOST_SPREAD
-from geodp.solver.kernels import SYMMETRIC, compiled, curve, far_matrix
+from geodp.solver.lanes import compiled
+from geodp.solver.matrix_kernels import SYMMETRIC, curve, far_matrix
 
 Flags = NDArray[np.bool_]
 
@@ -55,17 +56,9 @@ def quadrature() -> Quadrature:
 
 @compiled
 def spd(
-    x: Array,
-    weights: Array,
-    p: Array,
-    factor: Array,
-    inverse: Array,
-    most: float,
-    radius: float,
-    rule: Quadrature,
-    block: int,
-    blocks: Array,
-) -> float:
+    x: Array, weights: Array, p: Array, factor: Array, inverse: Array, most: float, radius: float, rule: Quadrature,
+    block: int, blocks: Array,
+) -> float:  # fmt: skip
     """Sums over blocks: columns of ``blocks`` are the lower entries of the logarithms, column by column, the squared length, and
     the Hessian's mean over trace-free directions, from the mean gap between the logarithms of eigenvalues.
 

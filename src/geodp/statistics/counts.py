@@ -7,18 +7,13 @@ or one vector instead of several.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geodp.inputs import Array
-from geodp.manifolds import Euclidean, Manifold
 from geodp.manifolds.ball import Ball
-from geodp.privacy.neighbours import Unit
 from geodp.records.sums import medians, sum_over
-from geodp.request import Statistic
 from geodp.solver.passes import Evaluator, best_evaluator
 
 #: Fewer records than this are computed together with others.
@@ -81,58 +76,3 @@ def beyond(x: Any, center: Ball, radii: Array, n: int) -> list[int]:
 
     counts = sum_over(x, center.manifold, lengths, n, within, medians)
     return [n - int(count) for count in counts]
-
-
-def histograms(x: Any, ball: Ball, directions: Array, cells: int, n: int) -> NDArray[np.int64]:
-    """For each direction (a row), how many of ``n`` records have a coordinate along it in each of the cells.
-
-    The cells cut the interval from minus the radius to the radius into equal parts.
-    """
-
-    def counts(rows: Array) -> Array:
-        # one coordinate after the other: a matrix product may round a row differently depending on its position
-        along = np.zeros((len(rows), len(directions)))
-        for i, component in enumerate(directions.T):
-            along += rows[:, i, None] * component
-        places = np.floor((0.5 * cells / ball.radius) * (along + ball.radius)).astype(np.int64)
-        np.clip(places, 0, cells - 1, out=places)
-        return np.stack([np.bincount(column, minlength=cells) for column in places.T]).astype(np.float64)
-
-    return sum_over(x, ball.manifold, NormalCoordinates(ball, n), n, counts).astype(np.int64)
-
-
-@final
-@dataclass(frozen=True)
-class TangentMean(Statistic):
-    """The mean of the records' normal coordinates at the centre of a ball, each clipped to its radius: a vector.
-
-    *Sensitivity.* Every record contributes a vector of length at most ``r``, a function of that record alone: the mean moves by
-    at most ``2 r/n``. *Tolerance*: the rounding of the sum. So the ball may be arbitrarily wide.
-    """
-
-    ball: Ball
-
-    kind = "tangent mean"
-    words = "the mean of the normal coordinates"
-
-    @property
-    def place(self) -> Ball:
-        return self.ball
-
-    @property
-    def codomain(self) -> Manifold:
-        return Euclidean(self.ball.manifold.dim)
-
-    @property
-    def hull(self) -> Ball:
-        return Ball(self.codomain, np.zeros(self.ball.manifold.dim), self.ball.radius)
-
-    def tolerance(self, unit: Unit = "record") -> float:
-        # sums over chunks of at most a few million records, and over the chunks: pairwise within, plain between
-        return 1e-9 * self.ball.radius
-
-    def sensitivity(self, n: int) -> float:
-        return 2.0 * self.ball.radius / n * (1.0 + 1e-15)
-
-    def compute(self, source: Any, n: int, progress: Any = None) -> Array:
-        return sum_over(source, self.ball.manifold, NormalCoordinates(self.ball, n), n) / n

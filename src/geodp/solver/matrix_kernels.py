@@ -1,66 +1,147 @@
-"""Compiled passes over many groups: for each group the loop of ``kernels``, at its own point.
-
-The columns of ``rows`` are those of the loop's ``blocks`` and the largest distance, with one row for every block of every group.
-"""
+"""Compiled functions of positive-definite matrices one by one: spectra that the loops are not sure of, and steps of points."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geodp.inputs import Array
+from geodp.manifolds.manifold import TOLERANCE
 from geodp.manifolds.spd import LEAST_SPREAD, MOST_LOST, MOST_SPREAD
-from geodp.solver.kernels import SPD3_ROOM, cholesky, compiled, far_matrix, rotations3, spd2, spd3_pieces, sphere2
+from geodp.solver.lanes import compiled
 
-Integers = NDArray[np.int64]
-
-
-@compiled
-def spd2_groups(x: Array, starts: Integers, points: Array, radius: float, block: int, rows: Array) -> None:
-    """2x2 positive-definite matrices."""
-    row, weights = 0, np.ones(_largest(starts))
-    root, inverse = np.empty((2, 2)), np.empty((2, 2))
-    for g in range(len(points)):
-        begin, end = starts[g], starts[g + 1]
-        after = row + (end - begin + block - 1) // block
-        if end > begin:
-            most = factor(points[g], root, inverse)
-            blocks = rows[row:after]
-            blocks[:, -1] = spd2(x[begin:end], weights, points[g], root, inverse, most, radius, block, blocks)
-        row = after
+#: The relative asymmetry up to which a matrix counts as symmetric.
+SYMMETRIC = TOLERANCE
 
 
 @compiled
-def spd3_groups(x: Array, starts: Integers, points: Array, radius: float, block: int, rows: Array) -> None:
-    """3x3 positive-definite matrices; takes as many groups at a time as fill a block."""
-    room, sure, weights, each = np.empty((SPD3_ROOM, block)), np.empty(block, dtype=np.bool_), np.ones(block), np.empty((0, 6))
-    begins, counts, places = np.empty(block, dtype=np.int64), np.empty(block, dtype=np.int64), np.zeros(block, dtype=np.int64)
-    bases, roots, inverses = np.empty((block, 3, 3)), np.empty((block, 3, 3)), np.empty((block, 3, 3))
-    mosts = np.empty(block)
-    row = pieces = filled = 0
-    for g in range(len(points)):
-        for begin in range(starts[g], starts[g + 1], block):
-            count = min(block, starts[g + 1] - begin)
-            if filled + count > block:
-                spd3_pieces(
-                    x, weights, begins, places, counts[:pieces], bases, roots, inverses, mosts, radius, rows[row : row + pieces],
-                    each, radius, room, sure,
-                )  # fmt: skip
-                row += pieces
-                pieces = filled = 0
-            begins[pieces], counts[pieces] = begin, count
-            for i in range(3):
-                for j in range(3):
-                    bases[pieces, i, j] = points[g, i, j]
-            mosts[pieces] = factor(points[g], roots[pieces], inverses[pieces])
-            pieces += 1
-            filled += count
-    spd3_pieces(
-        x, weights, begins, places, counts[:pieces], bases, roots, inverses, mosts, radius, rows[row : row + pieces], each,
-        radius, room, sure,
-    )  # fmt: skip
+def cholesky(matrix: Array, scale: float, factor: Array) -> bool:
+    """The Cholesky factor of ``scale`` times the symmetric part of a matrix; no if there is none in float64."""
+    k = len(matrix)
+    for j in range(k):
+        for i in range(j, k):
+            factor[j, i] = 0.0
+            rest = 0.5 * scale * matrix[i, j] + 0.5 * scale * matrix[j, i]
+            for m in range(j):
+                rest -= factor[i, m] * factor[j, m]
+            if i == j:
+                if not 0.0 < rest < math.inf:
+                    return False
+                factor[j, j] = math.sqrt(rest)
+            else:
+                factor[i, j] = rest / factor[j, j]
+    return True
+
+
+@compiled
+def _spectrum(matrix: Array, inverse: Array, vectors: Array, logs: Array) -> bool:
+    """Logarithms of the eigenvalues of ``inverse @ matrix @ inverse.T``, and its eigenvectors; no if it is not positive definite.
+
+    One-sided Jacobi rotations of the factor ``inverse @ L``, ``matrix = L L'``, whose singular values are the roots of the
+    eigenvalues: they keep their digits however far apart they are.
+    """
+    k = len(matrix)
+    size = apart = 0.0
+    for i in range(k):
+        for j in range(k):
+            if not abs(matrix[i, j]) < math.inf:
+                return False
+            size = max(size, abs(matrix[i, j]))
+            apart = max(apart, abs(matrix[i, j] - matrix[j, i]))
+    # the factor of the matrix as it is must exist: that is what makes a record valid
+    if not (apart <= SYMMETRIC * size and size > 0.0 and cholesky(matrix, 1.0, vectors)):
+        return False
+    if not cholesky(matrix, 1.0 / size, vectors):
+        return False
+    for i in range(k - 1, -1, -1):
+        for j in range(k):
+            total = 0.0
+            for m in range(j, i + 1):
+                total += inverse[i, m] * vectors[m, j]
+            vectors[i, j] = total
+    for _ in range(40):
+        turned = False
+        for i in range(k):
+            for j in range(i + 1, k):
+                a = b = c = 0.0
+                for m in range(k):
+                    a += vectors[m, i] * vectors[m, i]
+                    b += vectors[m, j] * vectors[m, j]
+                    c += vectors[m, i] * vectors[m, j]
+                if not abs(c) > 1e-16 * k * math.sqrt(a) * math.sqrt(b):
+                    continue
+                turned = True
+                z = 0.5 * (b - a) / c
+                t = (1.0 if z >= 0.0 else -1.0) / (abs(z) + math.sqrt(1.0 + z * z))
+                cosine = 1.0 / math.sqrt(1.0 + t * t)
+                sine = cosine * t
+                for m in range(k):
+                    x, y = vectors[m, i], vectors[m, j]
+                    vectors[m, i], vectors[m, j] = cosine * x - sine * y, sine * x + cosine * y
+        if not turned:
+            break
+    for j in range(k):
+        square = 0.0
+        for m in range(k):
+            square += vectors[m, j] * vectors[m, j]
+        if not 0.0 < square < math.inf:
+            return False
+        logs[j] = math.log(square) + math.log(size)
+        for m in range(k):
+            vectors[m, j] /= math.sqrt(square)
+    return True
+
+
+@compiled
+def far_matrix(
+    x: Array, center: Array, factor: Array, inverse: Array, radius: float, vectors: Array, logs: Array, room: Array
+) -> float:
+    """The spectrum of the logarithm of one matrix that the closed forms are not sure of, and its length.
+
+    Clips the matrix in place if the radius is finite; what is not positive definite becomes the centre.
+    """
+    k = len(x)
+    length = math.inf
+    if _spectrum(x, inverse, vectors, logs):
+        length = 0.0
+        for j in range(k):
+            length += logs[j] * logs[j]
+        length = math.sqrt(length)
+    if length <= radius and length < math.inf:
+        return length
+    good = length < math.inf
+    if good:
+        for j in range(k):
+            logs[j] *= radius / length
+        for i in range(k):  # the matrix is F F' with F = factor @ vectors @ exp(logs/2)
+            for j in range(k):
+                total = 0.0
+                for m in range(i + 1):
+                    total += factor[i, m] * vectors[m, j]
+                room[i, j] = total * math.exp(0.5 * logs[j])
+        for i in range(k):
+            for j in range(i + 1):
+                total = 0.0
+                for m in range(k):
+                    total += room[i, m] * room[j, m]
+                x[i, j] = x[j, i] = total
+        good = cholesky(x, 1.0, room)  # later passes rely on it
+    if good:
+        return radius
+    for i in range(k):
+        logs[i] = 0.0
+        for j in range(k):
+            x[i, j] = center[i, j]
+            vectors[i, j] = 1.0 if i == j else 0.0
+    return 0.0
+
+
+@compiled
+def curve(gap: float) -> float:
+    """``(t/2) coth(t/2)`` of the gap ``t`` between the logarithms of two eigenvalues: the Hessian across them."""
+    half = 0.5 * abs(gap)
+    return half / math.tanh(half) if half > 1e-8 else 1.0
 
 
 @compiled
@@ -218,37 +299,3 @@ def factor(point: Array, root: Array, inverse: Array) -> float:
         for j in range(i + 1):
             square += inverse[i, j] * inverse[i, j]
     return min(max(MOST_LOST / (trace * square), LEAST_SPREAD), MOST_SPREAD)
-
-
-@compiled
-def sphere2_groups(x: Array, starts: Integers, points: Array, radius: float, block: int, rows: Array) -> None:
-    """Unit vectors in space."""
-    row, weights = 0, np.ones(_largest(starts))
-    for g in range(len(points)):
-        begin, end = starts[g], starts[g + 1]
-        after = row + (end - begin + block - 1) // block
-        if end > begin:
-            blocks = rows[row:after]
-            blocks[:, -1] = sphere2(x[begin:end], weights, points[g], radius, block, blocks)
-        row = after
-
-
-@compiled
-def _largest(starts: Integers) -> int:
-    most = 0
-    for g in range(len(starts) - 1):
-        most = max(most, starts[g + 1] - starts[g])
-    return most
-
-
-@compiled
-def rotations3_groups(x: Array, starts: Integers, points: Array, radius: float, block: int, rows: Array) -> None:
-    """Rotations of space."""
-    row, weights = 0, np.ones(_largest(starts))
-    for g in range(len(points)):
-        begin, end = starts[g], starts[g + 1]
-        after = row + (end - begin + block - 1) // block
-        if end > begin:
-            blocks = rows[row:after]
-            blocks[:, -1] = rotations3(x[begin:end], weights, points[g], radius, block, blocks)
-        row = after
