@@ -161,7 +161,9 @@ def test_every_format_gives_the_same_release_under_the_same_simulated_draw(conte
     result = run("mean", path, "-m", manifold, "-r", radius, "-e", 2, "--coverage", 0, "--layout", layout, "--json")
     assert result.exit_code == 0, result.stderr
     release = Release.from_json(result.stdout)
-    expected = private_mean(records, Ball(manifold, manifold.origin, radius), 2.0, simulate=np.random.default_rng(0))
+    expected = private_mean(
+        records, Ball(manifold, manifold.origin, radius), 2.0, coverage=0.05, simulate=np.random.default_rng(0)
+    )
     assert (release.n, release.manifold, release.scale) == (60, manifold, expected.scale)
     np.testing.assert_allclose(release.value, expected.value, rtol=0.0, atol=1e-9)
     assert np.abs(expected.value - manifold.origin).max() > 1e-3, "the test would prove nothing"
@@ -178,7 +180,8 @@ def test_clock_times_are_directions_on_the_circle(suffix: str, tmp_path: Path) -
         table(path, np.array(texts, dtype=object)[:, None], ["time"])
     result = run("mean", path, "-m", "Sphere(1)", "-r", 1.5, "-e", 2, "--coverage", 0, "--json")
     ball = Ball(Sphere(1), [0.0, 1.0], 1.5)
-    expected = private_mean(from_clock(texts), ball, 2.0, simulate=np.random.default_rng(0))
+    seeded = np.random.default_rng(0)
+    expected = private_mean(from_clock(texts), ball, 2.0, coverage=0.05, simulate=seeded)
     np.testing.assert_allclose(Release.from_json(result.stdout).value, expected.value, rtol=0.0, atol=1e-12)
 
 
@@ -193,7 +196,9 @@ def test_arrays_of_matrices_and_other_separators_are_read_too(tmp_path: Path) ->
     frame.to_csv(tmp_path / "headless.csv", header=False, index=False)
     np.savetxt(tmp_path / "blanks.csv", rows, fmt="%.17g")
     pandas.DataFrame({"tensor": list(rows)}).to_parquet(tmp_path / "lists.parquet")
-    expected = private_mean(records, Ball(manifold, manifold.origin, radius), 2.0, simulate=np.random.default_rng(0))
+    expected = private_mean(
+        records, Ball(manifold, manifold.origin, radius), 2.0, coverage=0.05, simulate=np.random.default_rng(0)
+    )
     said = {"headless.csv": ("--no-header", "--layout", "full"), "lists.parquet": ("--layout", "full")}
     said["blanks.csv"] = said["headless.csv"]
     for path in sorted({*tmp_path.glob("*.npy"), *tmp_path.glob("*.csv"), *tmp_path.glob("*.parquet")}):
@@ -213,7 +218,8 @@ def test_columns_that_are_no_part_of_the_records_are_left_out(names: str, column
     release = Release.from_json(run(*command, "--columns", columns).stdout)
     lat, lon = np.deg2rad(degrees["lat"]), np.deg2rad(degrees["lon"])
     records = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
-    expected = private_mean(records, Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), 2.0, simulate=np.random.default_rng(0))
+    seeded = np.random.default_rng(0)
+    expected = private_mean(records, Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), 2.0, coverage=0.05, simulate=seeded)
     np.testing.assert_allclose(release.value, expected.value, rtol=0.0, atol=1e-9)
     inside = run("check", path, *SPHERE, "--columns", columns)
     assert re.search(r"not points +│ 0", inside.stdout)
@@ -945,3 +951,24 @@ def test_a_paid_release_whose_receipt_cannot_be_kept_is_printed_with_a_warning(
 def test_the_package_runs_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "geodp", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"geodp {geodp.__version__}\n"
+
+
+def test_a_mean_without_a_ball_finds_one_and_is_written_drawn_and_read_back(tmp_path: Path) -> None:
+    x = SPD(2).exp(np.eye(2), SPD(2).tangent(np.eye(2), 0.3 * np.random.default_rng(1).normal(size=(3000, 3))))
+    np.save(tmp_path / "x.npy", x)
+    arguments = ("mean", tmp_path / "x.npy", "-m", "SPD(2)", "-e", 2)
+    done = run(*arguments, "-o", tmp_path / "a.json", "--plot", tmp_path / "a.png", "--outer", 20, "--find", 0.3)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith("PRIVATE MEAN")
+    found = geodp.receipt.receipt_from_json((tmp_path / "a.json").read_text())
+    assert (found.request.statistic.find, found.request.statistic.start.radius, found.request.coverage) == (0.3, 20.0, 0.05)
+    assert found.cost.epsilon <= 2.0
+    assert run("receipt", tmp_path / "a.json").stdout.startswith("PRIVATE MEAN")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert run(*arguments, "-o", tmp_path / "a.parquet").exit_code == 0
+    row = pandas.read_parquet(tmp_path / "a.parquet").iloc[0]
+    assert (row["summary"], row["n"], len(row["value"])) == ("mean", 3000, 4)
+    assert "a centre goes with a radius about it" in fails(*arguments, "-c", "[1, 0, 1]")
+    assert "give the manifold in place of the ball" in fails(*arguments, "-r", 2, "--outer", 30)
+    np.save(tmp_path / "y.npy", x.reshape(-1, 4))
+    assert "give --outer, a radius" in fails("mean", tmp_path / "y.npy", "-m", "Euclidean(4)", "-e", 1)

@@ -148,7 +148,7 @@ def test_parameters_can_be_read_set_and_cloned() -> None:
     model = PrivateFrechetMean(SPD(2), center=np.eye(2), radius=0.7, epsilon=2.0)
     assert model.get_params().keys() == {
         "manifold", "center", "radius", "find", "epsilon", "delta", "rho", "mu", "mechanism", "law", "ledger", "dataset",
-        "layout", "random_state", "transform_private_records",
+        "anyway", "layout", "random_state", "transform_private_records",
     }  # fmt: skip
     other = clone(model)
     assert (other.manifold, other.radius, other.epsilon) == (SPD(2), 0.7, 2.0)
@@ -368,6 +368,17 @@ def test_a_cross_validation_is_one_charge_of_all_folds_but_one(
     assert charge.what == "cross-validation, 4 fits: mean on SPD(2)"
     assert charge.neighbours == "replace one record, which keeps its group"
     assert not hasattr(model, "means_")
+
+
+def test_a_fit_that_can_say_nothing_is_refused_before_the_charge_and_never_after_it(tmp_path: Path) -> None:
+    ledger, (x, y) = Ledger(f"sqlite:///{tmp_path}/budget.db"), classes_of()
+    ledger.open("d", epsilon=1)
+    model = PrivateMDM(radius=3.0, epsilon=0.01, ledger=ledger, dataset="d")
+    with pytest.raises(ValueError, match="nothing was released or charged"):
+        model.fit(x, y)
+    assert ledger.spent("d") == 0
+    assert private_cross_val_score(model, x, y, folds=4).shape == (4,)
+    assert clone(model).set_params(anyway=True).fit(x, y).cost_.epsilon == 0.01
 
 
 @pytest.mark.parametrize("more", [{}, {"grid": {"radius": [2.0, 3.0]}}], ids=["alone", "grid"])

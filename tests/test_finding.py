@@ -258,9 +258,7 @@ def test_coverage_tells_a_column_that_was_read_wrongly() -> None:
     reach = release.error_quantile(1.0 - 1e-9)
     assert abs(release.valid - 1300) <= 4.0 * release.valid_margin <= 200
     gap = release.statistic.outer - ball.radius
-    assert (
-        abs(release.moved - 300 / 2000 * gap) <= reach / 2000 * gap
-    )  # those far away count as if they were on the second radius
+    assert abs(release.moved - 300 / 2000 * gap) <= reach / 2000 * gap, "those far away count as on the second radius"
     assert reach < 200
     assert "check which columns were read" in release.verdict()
     assert Release.from_json(release.to_json()).to_json() == release.to_json()

@@ -149,7 +149,9 @@ def test_any_statistic_of_a_ball_can_be_in_a_found_one_with_its_coverage(place: 
     assert made.value.shape == start.manifold.point_shape
     assert made.error_quantile(0.95) > made.expected_error() > 0.0
     assert str(made).startswith("PRIVATE MEAN")
-    assert "\n  found ball  with epsilon = " in str(made)
+    assert "found ball  with epsilon = 1.2" in str(made)
+    assert made.notation.length(made.total_error(0.95)) in str(made)
+    assert f"radius      {made.steps[0].ball.radius:.6g}" in str(made)
 
 
 def test_only_balls_are_found_in_which_every_group_has_its_release() -> None:

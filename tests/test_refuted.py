@@ -35,6 +35,8 @@ from geodp.noise.intrinsic import why_not_drawable
 from geodp.privacy.cost import ConcentratedCost, GaussianCost, LaplaceCost, PureCost, SumCost
 from geodp.privacy.notions import PureDP
 from geodp.records.labels import key_of
+from geodp.request import Request
+from geodp.statistics.frechet import Mean
 
 
 def test_two_arrays_that_stand_for_one_rotation_get_the_same_noise() -> None:
@@ -187,6 +189,15 @@ def test_no_option_takes_a_summary_past_the_budget_of_its_session() -> None:
     with pytest.raises(TypeError, match="multiple values"):
         session.summary(np.eye(2), sensitivity=0.1, epsilon=50.0, ledger=None, dataset=None)
     assert session.left == 1
+
+
+def test_a_part_of_a_request_is_not_released_without_its_noisy_count() -> None:
+    asked: Any = {"epsilon": 9.0, "neighbours": "add-remove"}
+    x, mean = np.tile(np.eye(2), (20, 1, 1)), Mean(Ball(SPD(2), np.eye(2), 1.0))
+    assert Request(mean, **asked).release(x, neighbours="add-remove").count is not None
+    for switch in ({"is_part": True}, {"group": True}):
+        with pytest.raises(ValueError, match="a part of a request is not released by itself"):
+            Request(mean, **asked, **switch).release(x, neighbours="add-remove")
 
 
 def test_a_process_that_was_forked_does_not_delete_the_budget_of_a_session(tmp_path: Path) -> None:

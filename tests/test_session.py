@@ -21,6 +21,7 @@ import geodp
 from geodp import SPD, Ball, Dataset, Ledger, Session, Sphere
 from geodp.privacy.ledger import BudgetExhausted, LedgerError
 from geodp.programs.ball import BallRelease
+from geodp.receipt import receipt_from_json
 
 NORTH = Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5)
 
@@ -103,7 +104,7 @@ def test_a_ball_on_another_manifold_is_not_taken(ledger: Ledger) -> None:
     Session(directions(), Sphere(2), ledger=ledger, dataset="study", epsilon=2).ball(epsilon=0.5)
     matrices = Session(np.tile(np.eye(2), (50, 1, 1)), SPD(2), ledger=ledger, dataset="study")
     with pytest.raises(ValueError, match="no ball was found yet"):
-        matrices.mean(epsilon=0.1)
+        matrices.variance(epsilon=0.1)
 
 
 def test_a_receipt_that_geodp_did_not_write_is_listed_and_not_read(ledger: Ledger) -> None:
@@ -206,7 +207,7 @@ def test_a_session_is_not_copied(duplicate: Any) -> None:
         (lambda x, m: Session(x, "Sphere(2)", epsilon=1), "must be a Manifold"),
         (lambda x, m: Session(x, m, dataset="study", epsilon=1), "go together"),
         (lambda x, m: Session(x, m, ledger="budget.db", dataset="study"), "must be a Ledger"),
-        (lambda x, m: Session(x, m, epsilon=1).mean(epsilon=1), "no ball was found yet"),
+        (lambda x, m: Session(x, m, epsilon=1).variance(epsilon=1), "no ball was found yet"),
         (lambda x, m: Session(x, m, epsilon=1).ball(1.0, center=[0.0, 0.0, 1.0]), "give both or neither"),
         (lambda x, m: Session(np.tile(np.eye(2), (9, 1, 1)), SPD(2), epsilon=1).ball(1.0), "start from a wide ball.*radius=30"),
         (lambda x, m: Session(x, m, units=[1] * len(x), epsilon=1), "Session has no option 'units': did you mean unit"),
@@ -240,3 +241,22 @@ def test_notebooks_show_the_budget_and_the_releases_as_tables() -> None:
     assert html.count("<tr>") == 4 + 1 + 2
     assert "mean on Sphere(2)" in html
     assert "epsilon 1 of 3" in html
+
+
+def test_a_mean_finds_a_ball_if_there_is_none_and_later_releases_are_in_it(ledger: Ledger) -> None:
+    x = SPD(2).exp(np.eye(2), SPD(2).tangent(np.eye(2), 0.3 * np.random.default_rng(1).normal(size=(4000, 3))))
+    session = Session(x, SPD(2), ledger=ledger, dataset="study", epsilon=3)
+    first = session.mean(epsilon=1.0)
+    (charge,) = ledger.history("study")
+    assert ledger.spent("study") == 1
+    assert receipt_from_json(str(charge.receipt)) == first
+    later = session.mean(epsilon=1.0)
+    assert later.ball == first.steps[0].ball == session.variance(epsilon=0.5).ball
+    assert first.coverage is not None
+    assert later.coverage is not None, "nobody knows whether a ball that was found holds the records"
+    named = session.mean(epsilon=0.4, ball=Ball(SPD(2), np.eye(2), 2.0))
+    assert named.coverage is None
+    # another session goes on in the same ball
+    again = Session(x, SPD(2), ledger=ledger, dataset="study")
+    assert again.coverage(epsilon=0.1).ball == first.steps[0].ball
+    assert str(first.value[0, 0])[:4] in str(session).partition("charge 2")[0]

@@ -625,6 +625,9 @@ class ChainRelease(Receipts):
     def _repr_html_(self) -> str:
         return self.steps[-1]._repr_html_() + super()._repr_html_()
 
+    def plot(self, path: Any = None) -> Any:
+        return self.steps[-1].plot(path)
+
     def head(self) -> str:
         return "TOGETHER" if self.private else SIMULATION
 

@@ -395,9 +395,7 @@ class Request:
         """The release of records ``x``, or of a :class:`geodp.Dataset`; ``options`` are a ``ledger`` and a ``dataset`` in it or a
         generator to ``simulate`` with, ``progress``, and whose the records are."""
         if self.is_part or self.group:
-            raise ValueError(
-                "a part of a request is not released by itself, because the whole settles how many members there are"
-            )
+            raise ValueError("a part of a request is not released by itself, because the whole says how many members there are")
         return import_module("geodp.release").release_of(self, x, **options)
 
     # ------------------------------------------------------------------ flows

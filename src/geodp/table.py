@@ -77,17 +77,17 @@ add(
         "ball",
         """Release the mean of a file of records, with a receipt.
 
-        Example: **geodp ball tensors.csv --manifold "SPD(3)" --radius 30 --epsilon 0.2 --out ball.json**,
-        then **geodp mean tensors.csv --ball ball.json --epsilon 0.8 --coverage 0.05**
+        Example: **geodp mean tensors.csv --manifold "SPD(3)" --epsilon 1**
 
         The privacy to spend is exactly one of --epsilon (pure), --epsilon and --delta, --rho, or --mu.
 
         It is the Fréchet mean. For matrices and shares that is not the average and may be smaller: `geodp average` releases this.
 
-        Without --ball, give --manifold and --radius, chosen without looking at the data; the centre defaults to the manifold's
-        origin (identity matrix, north pole, first axes, regular polygon). Records outside the ball are moved to its boundary;
-        records that are not points of the manifold count as the centre. --coverage publishes with noise how many these are;
-        `geodp check` tells only the curator.
+        A ball that holds most records is found first, with a part of the privacy. Or give one: with --ball a file that
+        `geodp ball` wrote, or with --radius, chosen without looking at the data; the centre is then the origin (identity
+        matrix, north pole, first axes, regular polygon) unless given. Records outside the ball are moved to its boundary; records
+        that are not points of the manifold count as the centre. --coverage measures how many these are, and how far
+        clipping moved the mean; `geodp check` tells only the curator.
         """,
         opendp="frechet_mean",
     ),

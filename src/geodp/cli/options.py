@@ -212,9 +212,8 @@ def place_of(found: Path | None, manifold: str | None, center: str, radius: floa
 
     if found is None:
         if manifold is None or (radius is None and not whole):
-            raise ValueError(
-                "where are the records? Give --ball FILE, found by geodp ball --out FILE, or --manifold and --radius"
-            )
+            known = ", with --radius if you know a ball" if whole else " and --radius"
+            raise ValueError(f"where are the records? Give --ball FILE, found by geodp ball --out FILE, or --manifold{known}")
         if radius is None and center != "origin":
             raise ValueError("a centre goes with a radius about it: give --radius, or leave out --center")
         return Place(parse_manifold(manifold), center, radius)

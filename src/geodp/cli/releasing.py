@@ -32,7 +32,7 @@ def release_command(entry: Entry) -> Callable[..., None]:
     """The command of an entry, with the options that its function takes."""
     from geodp.records.dataset import Dataset, DatasetOptions, GroupOptions
 
-    taken = {*inspect.signature(entry.function).parameters}
+    taken = {*list(inspect.signature(entry.function).parameters)[2:]}
     if entry.place == "start":  # a search is for all groups together
         taken -= {*GroupOptions.__annotations__}
     # options that mean something else here than elsewhere

@@ -42,6 +42,8 @@ class Parameters(TypedDict, total=False):
         The privacy that each ``fit`` spends, in exactly one of four ways: see :func:`geodp.private_mean`.
     ledger, dataset
         A budget to charge, as for :func:`geodp.private_mean`.
+    anyway : bool
+        Whether to release what is likely to say nothing, which is otherwise refused before anything is charged.
     layout : str
         What the columns of ``X`` hold, such as ``"upper"`` for upper triangles, as for :func:`geodp.files.read_records`. In data
         frames it goes by their names, if nothing is said.
@@ -61,13 +63,14 @@ class Parameters(TypedDict, total=False):
     mu: float | None
     ledger: Any
     dataset: str | None
+    anyway: bool
     layout: str | None
     random_state: Any
     transform_private_records: bool
 
 
 #: Those that are not None by default.
-_DEFAULTS: dict[str, Any] = {"radius": 1.0, "find": 0.0, "transform_private_records": False}
+_DEFAULTS: dict[str, Any] = {"radius": 1.0, "find": 0.0, "anyway": False, "transform_private_records": False}
 
 #: Gives a constructor with ``**parameters`` a signature with all of them, which scikit-learn reads and clones by.
 takes_parameters = takes(Parameters, **_DEFAULTS)
@@ -141,7 +144,7 @@ def release_fit(estimator: PrivateEstimator, X: Any, y: Any, unit: Any) -> Any:
     account = Account.of(estimator.ledger, estimator.dataset, simulate)
     if estimator.ledger is None and simulate is None:
         account = account._replace(fits=estimator.fits)
-    made = run(request, data, account, simulate)
+    made = run(request, data, account, simulate, anyway=estimator.anyway)
     estimator.releases_ = made.steps if isinstance(made, ChainRelease) else (made,)
     last = estimator.releases_[-1]
     place = last.request.statistic.place

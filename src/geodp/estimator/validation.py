@@ -89,7 +89,7 @@ def private_cross_val_score(
         count = len(choices) * folds
         what = f"cross-validation, {count} fits: {request.statistic.purpose}"
         prepay(request, len(choices) * (folds - 1), Account.of(model.ledger, model.dataset, None), what)
-        paid.set_params(ledger=None, dataset=None)
+        paid.set_params(ledger=None, dataset=None, anyway=True)  # after the charge nothing is refused
         paid._fits = Fits(count)
     fits = [(clone(paid).set_params(**choice), fold != i) for choice in choices for i in range(folds)]
     scores = Parallel(n_jobs=n_jobs)(delayed(_score)(each, X, y, unit, inside, scoring) for each, inside in fits)
@@ -97,7 +97,7 @@ def private_cross_val_score(
 
 
 #: What the price of a fit and its neighbours depend on.
-_FIXED = {"epsilon", "delta", "rho", "mu", "ledger", "dataset", "labels", "neighbours", "unit_in", "random_state"}
+_FIXED = {"epsilon", "delta", "rho", "mu", "ledger", "dataset", "anyway", "labels", "neighbours", "unit_in", "random_state"}
 
 
 def _members(records: Any, unit: Any, X: Any) -> NDArray[np.int64]:

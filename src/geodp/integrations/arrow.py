@@ -20,7 +20,7 @@ try:
 except ImportError:  # an extra that is installed wherever the tests run
     raise ImportError("geodp.integrations.arrow needs pyarrow: pip install 'geodp[parquet]'") from None
 
-from geodp.receipt import SCHEMA, GroupedRelease
+from geodp.receipt import SCHEMA, ChainRelease, GroupedRelease
 
 __all__ = ["parquet_bytes", "release_table"]
 
@@ -57,7 +57,8 @@ def release_table(release: Any) -> Any:
     >>> table.column("group").to_pylist(), table.column("n").to_pylist(), table.column("shape").to_pylist()
     (['a', 'b'], [300, 300], [[2, 2], [2, 2]])
     """
-    named = release.items() if isinstance(release, GroupedRelease) else [(None, release)]
+    last = release.steps[-1] if isinstance(release, ChainRelease) else release
+    named = last.items() if isinstance(last, GroupedRelease) else [(None, last)]
     rows = [_row(name, each.to_json()) for name, each in named]
     kept = {"geodp.schema": SCHEMA, "geodp.receipt": release.to_json()}
     return pyarrow.Table.from_pylist(rows, schema=pyarrow.schema(_COLUMNS.items(), metadata=kept))

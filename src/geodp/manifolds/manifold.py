@@ -153,6 +153,7 @@ class Manifold(ABC):
         """A radial bound on ``exp(log_volume_density)``."""
         return self.roots.volume_bound
 
+    @final
     def typical_stretch(self, distance: float) -> float:
         """The root of the mean square of the factors by which ``exp`` stretches steps at this distance from its point.
 
