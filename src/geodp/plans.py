@@ -102,7 +102,7 @@ class ShownPlan(Shown):
     def verdict(self) -> str:
         """One line on what the error means, compared with the radius of the ball."""
         if self._ball is not None:
-            return verdict(self.expected_error, self.quantiles[0.95], self.ball.radius).replace("says", "will say", 1)
+            return verdict(self.likely_error, self.quantiles[0.95], self.ball.radius).replace("says", "will say", 1)
         if self.says_nothing:
             return "this release will say nothing about the data: the noise is as large as all there is"
         return f"with probability 95% noise moves it by at most {self.quantiles[0.95]:.3g}"

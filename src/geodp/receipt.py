@@ -382,7 +382,7 @@ class Release(Receipt):
             # a wrong column makes a mean that is as precise as any
             share = percent(self.error_quantile(0.95) / ball.radius)
             return f"noise alone makes an error of at most {share} of the radius of the ball; what clipping did was not measured"
-        return verdict(self.expected_error(), self.error_quantile(0.95) if total is None else total, ball.radius)
+        return verdict(self.noise.likely_error(), self.error_quantile(0.95) if total is None else total, ball.radius)
 
     def _cautions(self) -> Iterator[str]:
         """What a reader should know before trusting the numbers."""

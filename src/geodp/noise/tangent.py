@@ -131,7 +131,7 @@ class TangentMechanism(Mechanism):
     def likely_error(self) -> float:
         away = self.ball.radius / 3.0
         likely = self.noise.mean_length() * self.manifold.typical_stretch(away)
-        return min(likely, 4.0 * away if self.into_ball else self.manifold.diameter)
+        return min(likely, self.expected_error(), 4.0 * away if self.into_ball else self.manifold.diameter)
 
     def quantile_at(self, drawn: Array, q: float) -> float:
         return min(self.error_quantile(q), float(self._bound_at(drawn, np.array(self.noise.length_quantile(q)))))
