@@ -524,7 +524,7 @@ def mean(path: object, *, manifold: str = "Sphere(2)", radius: float = 0.5, epsi
 
 BAD: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     "missing file": (lambda here: mean(here / "gone.npy"), "there is no file"),
-    "a folder": (lambda here: mean(here / "folder.npy"), "is a folder"),
+    "a folder": (lambda here: mean(here / "folder.npy"), "the directory .* holds no"),
     "unknown ending": (lambda here: mean(here / "x.abc"), r"must be a \.npy"),
     "empty file": (lambda here: mean(here / "empty.csv"), "is empty"),
     "a header alone": (lambda here: mean(here / "header.csv"), "the number of records n must be at least 1 but is 0"),

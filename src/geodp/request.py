@@ -453,6 +453,11 @@ class Plan(ShownPlan):
     The normal coordinates of computed values at the centre of the ball are at most ``L Delta`` apart, with the Lipschitz constant
     ``L`` of ``log`` (:func:`geodp.noise.tangent.stretch_of_log`), plus the rounding errors of both. ``noise`` is made for
     these distances, and its docstring has the theorem that gives the privacy.
+
+    >>> from geodp import SPD, Ball, plan
+    >>> planned = plan(Ball(SPD(2), 2.0 * SPD(2).origin, 1.0), 500, epsilon=1.0)
+    >>> planned.noise.name, planned.says_nothing, planned.cost.epsilon
+    ('Riemannian Laplace', False, 1.0)
     """
 
     request: Request
