@@ -34,7 +34,7 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -80,6 +80,7 @@ from geodp import (
     private_coverage,
     private_kmeans,
     private_mean,
+    private_median,
     private_projected_mean,
     private_summary,
     private_variance,
@@ -203,16 +204,18 @@ def check_silence(text: str) -> None:
 
 
 def check_release(release: Release) -> dict[str, Any]:
-    """A release is a point, its receipt is silent; returns all of it but the value and the draws that it follows from."""
+    """A release is a point, its receipt is silent; returns all that it would say if the origin had been drawn."""
     wrong = release.manifold.check_point(release.value)
     if wrong is not None:
         raise Broken(f"the value is no point of {release.manifold}: {wrong}")
     stored = json.loads(release.to_json())
     if Release.from_json(json.dumps(stored)) != release:
         raise Broken("a receipt that is not the release that it was written for")
-    del stored["value"], stored["draws"]
-    check_silence(json.dumps(stored))
-    return stored
+    # what the draw tells of its error is as public as the value; everything else must not depend on the records
+    origin = release.manifold.origin if release.noise.kind == "intrinsic" else np.zeros(release.manifold.dim)
+    elsewhere: dict[str, Any] = json.loads(replace(release, draws=(origin,), made=None).to_json())
+    check_silence(json.dumps(elsewhere))
+    return elsewhere
 
 
 # ---------------------------------------------------------------------- numbers, manifolds, balls
@@ -396,7 +399,7 @@ def check_release_of_arrays(case: tuple[Records, Any, Any]) -> None:
     said = []
     for which in (0, 1):
         x = given_records.make(which)
-        outcome = attempt(lambda x=x: private_mean(x, ball, budget, project=project))
+        outcome = attempt(lambda x=x: private_mean(x, ball, budget, project=project, anyway=True))
         said.append((outcome.refusal, check_release(outcome.value) if outcome.refusal is None else None))
         if given_records.well_formed and epsilon is None and outcome.refusal is not None:
             raise Broken(f"refused: {outcome.refusal}")
@@ -450,7 +453,9 @@ def check_summary(case: tuple[Records, Any, dict[str, Any], Any]) -> None:
     for which in (0, 1):
         x = given_records.make(which)
         value = x[0] if isinstance(x, np.ndarray) and x.ndim and len(x) else x
-        outcome = attempt(lambda value=value: private_summary(value, manifold, sensitivity=claim, radius=radius, **asked))
+        outcome = attempt(
+            lambda value=value: private_summary(value, manifold, sensitivity=claim, radius=radius, anyway=True, **asked)
+        )
         if outcome.refusal is None and isinstance(value, np.ma.MaskedArray):
             raise Broken("a mask was ignored")
         if outcome.refusal is None:
@@ -470,15 +475,17 @@ def check_surveys(case: tuple[Records, Any]) -> None:
     for survey in (
         lambda x: private_ball(x, outer, epsilon),
         lambda x: private_kmeans(x, a_ball(manifold), 2, epsilon),
-        lambda x: Request(Mean(a_ball(manifold)), epsilon=epsilon).release(x),
-        lambda x: private_coverage(x, a_ball(manifold), epsilon),
-        lambda x: private_projected_mean(x, manifold, epsilon),
-        lambda x: private_average(x, manifold, epsilon, bound=3.0),
+        lambda x: Request(Mean(a_ball(manifold)), epsilon=epsilon).release(x, anyway=True),
+        lambda x: private_mean(x, a_ball(manifold), epsilon),
         lambda x: private_mean(x, manifold, epsilon),
-        lambda x: private_variance(x, a_ball(manifold), epsilon, about="mean"),
-        lambda x: private_covariance(x, a_ball(manifold), epsilon),
-        lambda x: Session(x, manifold, epsilon=1e6).mean(epsilon, ball=a_ball(manifold)),
-        lambda x: private_covariance(x, a_ball(manifold), epsilon, about="mean"),
+        lambda x: private_median(x, outer, epsilon),
+        lambda x: private_coverage(x, a_ball(manifold), epsilon),
+        lambda x: private_projected_mean(x, manifold, epsilon, anyway=True),
+        lambda x: private_average(x, manifold, epsilon, bound=5.0, anyway=True),
+        lambda x: private_variance(x, a_ball(manifold), epsilon, about="mean", anyway=True),
+        lambda x: private_covariance(x, a_ball(manifold), epsilon, anyway=True),
+        lambda x: Session(x, manifold, epsilon=1e6).mean(epsilon, ball=a_ball(manifold), anyway=True),
+        lambda x: private_covariance(x, a_ball(manifold), epsilon, about="mean", anyway=True),
     ):
         made = [given_records.make(which) for which in (0, 1)]
         outcomes = [attempt(lambda x=x, survey=survey: survey(x)) for x in made]
@@ -491,7 +498,7 @@ def check_surveys(case: tuple[Records, Any]) -> None:
             if not str(outcomes[0].value).startswith("PRIVATE"):
                 raise Broken("no receipt")
     x, ball = given_records.make(0), a_ball(manifold)
-    mean, spread = (attempt(lambda kind=kind: kind(x, ball, epsilon)) for kind in (private_mean, private_covariance))
+    mean, spread = (attempt(lambda kind=kind: kind(x, ball, epsilon, anyway=True)) for kind in (private_mean, private_covariance))
     if mean.refusal is None and spread.refusal is None:
         for about in (confidence_region, compare):
             given = (spread.value,) if about is confidence_region else (mean.value, spread.value, None)
@@ -523,7 +530,7 @@ def check_who(case: tuple[Records, Any, dict[str, Any], int]) -> None:
     said = []
     for which in (0, 1):
         x = given_records.make(which)
-        outcome = attempt(lambda x=x: private_mean(Dataset(x, **options), ball, epsilon, coverage=who["coverage"]))
+        outcome = attempt(lambda x=x: private_mean(Dataset(x, **options), ball, epsilon, coverage=who["coverage"], anyway=True))
         if outcome.refusal is not None:
             said.append(outcome.refusal)
             continue
@@ -1071,6 +1078,7 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     )
     | manifold_texts.filter(lambda text: len(text) < 200),
     "radius": st.sampled_from(["0.5"] * 6 + ["0", "-1", "nan", "inf", "2", "1e-300", "x"]),
+    "outer": st.sampled_from(["0.5", "30", "0", "-1", "nan", "inf", "x"]),
     "wide": st.sampled_from(["0.5", "30", "0", "-1", "nan", "inf", "x"]),
     "clusters": st.sampled_from(["2"] * 4 + ["1", "0", "-1", "x"]),
     "rounds": st.sampled_from(["1", "3", "0", "101", "-1", "x"]),
@@ -1079,6 +1087,7 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     "delta": st.sampled_from(["1e-6"] * 4 + ["0", "1", "-1e-6", "nan", "1e-300", "x"]),
     "rho": st.sampled_from(["0.1"] * 4 + ["0", "-1", "nan", "inf", "1e-300", "1e300", "x"]),
     "mu": st.sampled_from(["0.5"] * 4 + ["0", "-1", "nan", "inf", "1e-300", "1e300", "x"]),
+    "threshold": st.sampled_from(["1", "1", "2.5", "0", "4", "nan", "x"]),
     "mechanism": st.sampled_from(["auto", "auto", "intrinsic", "tangent", "ambient", ""]),
     "law": st.sampled_from(["laplace", "gaussian", "cauchy", ""]),
     "compose": st.sampled_from(["plain", "rho", "sum", "x", ""]),
@@ -1090,9 +1099,8 @@ OPTION_VALUES: dict[str, st.SearchStrategy[str]] = {
     "layout": _layout_names,
     "mask": st.sampled_from(["good.csv", "no.nii", "folder", ""]),
     "atlas": st.sampled_from(["good.csv", "no.nii", "folder", ""]),
+    "average_bound": st.sampled_from(["3", "3", "0", "-1", "nan", "1e300", "1e-300", "x"]),
     "bound": st.sampled_from(["sharp", "sharp", "reimherr2021", "blunt", ""]),
-    "average_bound": st.sampled_from(["3", "0", "-1", "1e300", "nan", "x"]),
-    "outer": st.sampled_from(["30", "0", "-1", "nan", "x"]),
     "ledger": st.sampled_from(["sqlite:///cli.db"] * 4) | ledger_urls,
     "dataset": st.sampled_from(["d"] * 4 + ["e", "", "\n", "[bold]"]),
     "out": st.sampled_from(["out.json", "out.json", "folder", "no/where.json", "a" * 300, "/dev/full/x"]),
@@ -1188,20 +1196,26 @@ def set_stage() -> None:
 
 
 def without_value(text: str) -> str:
-    """What a command printed, less the value it released."""
+    """What a command printed, less what it released and what follows from that."""
     with contextlib.suppress(ValueError):
-        stored = json.loads(text)
-        if isinstance(stored, dict):
-            for name in ("value", "centers", "draws", "error", "verdict", "layout", "in_units"):  # computed from the value
-                stored.pop(name, None)
-        if isinstance(stored, list):
-            for charge in stored:
-                for name in ("value", "centers", "draws", "verdict", "layout", "in_units"):
-                    (charge.get("receipt") or {}).pop(name, None)
-        return json.dumps(stored)
-    if text.startswith("PRIVATE ") and "\n  privacy " in text:
-        return text[: text.index("\n")] + text[text.index("\n  privacy ") :]
+        return json.dumps(_less(json.loads(text)))
+    if text.startswith("PRIVATE ") and "\n  protects " in text:
+        rest = text[text.index("\n  protects ") :]
+        return text[: text.index("\n")] + re.sub(r"\n  valid .*?(?=\n  ---)", "", rest, flags=re.DOTALL)
     return text
+
+
+_RELEASED = {
+    *("value", "centers", "draws", "layout", "in_units"),
+    *("error", "total_error", "clipping", "verdict", "valid", "moved"),
+}
+
+
+def _less(stored: Any) -> Any:
+    """JSON without what was released, at any depth."""
+    if isinstance(stored, dict):
+        return {name: _less(part) for name, part in stored.items() if name not in _RELEASED}
+    return [_less(part) for part in stored] if isinstance(stored, list) else stored
 
 
 def check_command(case: Command) -> None:

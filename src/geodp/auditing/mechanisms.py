@@ -57,7 +57,7 @@ class MeanMechanism:
         out = np.empty((size, *made.noise.manifold.point_shape))
         if self.path == "release":
             for i in range(size):
-                out[i] = made.noise.finish(made.request.release(x).vector)
+                out[i] = made.noise.finish(made.request.release(x, anyway=True).vector)
             return out
         entropy = exact.NotPrivate(int(rng.integers(2**62))) if self.seeded else exact.OperatingSystem()
         for i in range(size):

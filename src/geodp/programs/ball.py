@@ -70,7 +70,7 @@ _FARTHEST = 20.0
 #: A radius is chosen if this part of the records is enough to tell it; otherwise it follows from the scale.
 _TELLING = 0.1
 #: Clipping all around costs less than what all clipped records on one side do: so many times as many may be outside.
-_LOOSE = 2.0
+_LOOSE = 1.5
 #: Radii that follow from a scale leave no fewer records outside than this part.
 _LEAST_OUTSIDE = 0.02
 

@@ -422,7 +422,8 @@ class Descent:
         each = _WAY[not self.pure] * self.budget / self.rounds(spread)
         if each < _LEAST * self.budget:
             return math.inf
-        return math.ceil(self.n * self.deviation(each) / self._walking_deviation)
+        needed = self.n * self.deviation(each) / self._walking_deviation
+        return math.ceil(needed) if needed < math.inf else math.inf
 
     def expected_error(self, spread: float) -> float:
         """About the distance that noise puts between the result and the Huber location, if the walk arrives."""
