@@ -454,10 +454,9 @@ class Plan(ShownPlan):
     ``L`` of ``log`` (:func:`geodp.noise.tangent.stretch_of_log`), plus the rounding errors of both. ``noise`` is made for
     these distances, and its docstring has the theorem that gives the privacy.
 
-    >>> from geodp import SPD, Ball, plan
-    >>> planned = plan(Ball(SPD(2), 2.0 * SPD(2).origin, 1.0), 500, epsilon=1.0)
-    >>> planned.noise.name, planned.says_nothing, planned.cost.epsilon
-    ('Riemannian Laplace', False, 1.0)
+    >>> from geodp import Ball, Sphere, plan
+    >>> plan(Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), n=1000, epsilon=1.0).noise.name
+    'Riemannian Laplace'
     """
 
     request: Request
