@@ -162,7 +162,7 @@ def test_every_format_gives_the_same_release_under_the_same_simulated_draw(conte
     assert result.exit_code == 0, result.stderr
     release = Release.from_json(result.stdout)
     expected = private_mean(
-        records, Ball(manifold, manifold.origin, radius), 2.0, coverage=0.05, simulate=np.random.default_rng(0)
+        records, Ball(manifold, manifold.origin, radius), 2.0, simulate=np.random.default_rng(0)
     )
     assert (release.n, release.manifold, release.scale) == (60, manifold, expected.scale)
     np.testing.assert_allclose(release.value, expected.value, rtol=0.0, atol=1e-9)
@@ -181,7 +181,7 @@ def test_clock_times_are_directions_on_the_circle(suffix: str, tmp_path: Path) -
     result = run("mean", path, "-m", "Sphere(1)", "-r", 1.5, "-e", 2, "--coverage", 0, "--json")
     ball = Ball(Sphere(1), [0.0, 1.0], 1.5)
     seeded = np.random.default_rng(0)
-    expected = private_mean(from_clock(texts), ball, 2.0, coverage=0.05, simulate=seeded)
+    expected = private_mean(from_clock(texts), ball, 2.0, simulate=seeded)
     np.testing.assert_allclose(Release.from_json(result.stdout).value, expected.value, rtol=0.0, atol=1e-12)
 
 
@@ -197,7 +197,7 @@ def test_arrays_of_matrices_and_other_separators_are_read_too(tmp_path: Path) ->
     np.savetxt(tmp_path / "blanks.csv", rows, fmt="%.17g")
     pandas.DataFrame({"tensor": list(rows)}).to_parquet(tmp_path / "lists.parquet")
     expected = private_mean(
-        records, Ball(manifold, manifold.origin, radius), 2.0, coverage=0.05, simulate=np.random.default_rng(0)
+        records, Ball(manifold, manifold.origin, radius), 2.0, simulate=np.random.default_rng(0)
     )
     said = {"headless.csv": ("--no-header", "--layout", "full"), "lists.parquet": ("--layout", "full")}
     said["blanks.csv"] = said["headless.csv"]
@@ -219,7 +219,7 @@ def test_columns_that_are_no_part_of_the_records_are_left_out(names: str, column
     lat, lon = np.deg2rad(degrees["lat"]), np.deg2rad(degrees["lon"])
     records = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=-1)
     seeded = np.random.default_rng(0)
-    expected = private_mean(records, Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), 2.0, coverage=0.05, simulate=seeded)
+    expected = private_mean(records, Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), 2.0, simulate=seeded)
     np.testing.assert_allclose(release.value, expected.value, rtol=0.0, atol=1e-9)
     inside = run("check", path, *SPHERE, "--columns", columns)
     assert re.search(r"not points +│ 0", inside.stdout)
