@@ -351,7 +351,7 @@ def classes_of(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(
     ("given", "total"),
     [
-        ({"epsilon": 0.1}, {"epsilon": "0.3"}),
+        ({"epsilon": 0.7}, {"epsilon": "2.1"}),
         ({"rho": 0.01}, {"rho": "0.03"}),
         ({"epsilon": 0.7, "delta": 1e-7}, {"epsilon": "2.1", "delta": "3e-7"}),
     ],

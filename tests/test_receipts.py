@@ -18,7 +18,7 @@ import geodp.release
 from geodp import SPD, Ball, GroupedRelease, Ledger, Sphere, private_ball, private_kmeans
 from geodp.privacy.cost import Cost, compose
 from geodp.programs.ball import BallRelease
-from geodp.receipt import Receipt, receipt_from_json, replay
+from geodp.receipt import Receipt, first_difference, receipt_from_json, replay
 
 WIDE = Ball(SPD(2), np.eye(2), 8.0)
 X = SPD(2).exp(np.eye(2), SPD(2).tangent(np.eye(2), np.random.default_rng(0).normal(size=(3000, 3)) * 0.2))
@@ -68,20 +68,21 @@ def test_a_release_equals_its_copy_in_json(kind: str) -> None:
 def test_no_entry_of_a_receipt_can_be_edited(kind: str) -> None:
     """But the version, the data set, the charge and the names of groups, which only the ledger can vouch for.
 
-    The draw of a cluster that lost all of its records moves nothing: of these another is no other release.
+    Some draws of a program move nothing: that of a cluster that lost all of its records, or how near the records are on the way
+    to them. Another one is then no other release.
     """
     stored = json.loads(MADE[kind]().to_json())
     places = list(entries(stored))
     assert len(places) > 30
     for path in places:
-        if path[0] in ("geodp", "dataset", "charge") or (path[-1] == "name" and path[0] == "groups"):
+        if path[0] in ("geodp", "dataset", "charge") or (path[-1] == "name" and "groups" in path):
             continue
         for value in others(at(stored, path)):
             text = edited(stored, path, value)
-            if stored["summary"] == "clusters" and path[0] == "draws" and value is not None:
+            if "draws" in path and value is not None and stored["summary"] in ("clusters", "ball", "median", "found"):
                 with contextlib.suppress(ValueError):
-                    again: Any = receipt_from_json(text)
-                    assert (again.centers.tolist(), again.counts.tolist()) == (stored["centers"], stored["counts"])
+                    again = json.loads(receipt_from_json(text).to_json())
+                    assert first_difference(json.loads(edited(again, path, at(stored, path))), stored) is None
                 continue
             with pytest.raises(ValueError, match=r"^this is not the JSON text of a release: "):
                 receipt_from_json(text)
@@ -143,7 +144,7 @@ def test_a_program_charges_once_before_its_first_draw_and_pays_for_all_of_its_st
         assert together.epsilon <= found.cost.epsilon * (1.0 + 1e-9)
     else:
         assert "delta" in asked
-    if neighbours == "replace":  # otherwise the cost holds for every number of records
+    if neighbours == "replace" and program == "clusters":  # a search declares a total; otherwise it holds for every number
         assert found.cost.rho == pytest.approx(together.rho, rel=1e-9)
     with pytest.raises(geodp.BudgetExhausted):
         private_ball(X, WIDE, **options)
@@ -163,20 +164,19 @@ def test_draws_that_are_exchanged_are_refused_or_lead_to_another_ball(start: Any
     x = x if start is WIDE else x / np.linalg.vector_norm(x, axis=-1, keepdims=True)
     first, second = (private_ball(x, start, epsilon=1.0) for _ in range(2))
     one, two = (json.loads(each.to_json()) for each in (first, second))
-    assert len(first.draws) == len(second.draws) == 4
-    with pytest.raises(ValueError, match=r"its (radius|center) does not follow from the rest"):
+    with pytest.raises(
+        ValueError, match=r"its [a-z ]+ does not follow from the rest|its draws must be such as its noise can make"
+    ):
         receipt_from_json(json.dumps(one | {"draws": two["draws"]}))
     # with all that follows from them it is the other receipt, and nothing of the first one is left
-    assert receipt_from_json(json.dumps(one | {name: two[name] for name in ("center", "radius", "in_units", "draws")})) == second
-    for i in range(4):
+    follows = ("center", "radius", "in_units", "draws", "steps", "n")
+    assert receipt_from_json(json.dumps(one | {name: two[name] for name in follows if name in two})) == second
+    same = 0
+    for i in range(min(len(first.draws), len(second.draws))):
         mixed = [*first.draws[:i], second.draws[i], *first.draws[i + 1 :]]
-        if not np.array_equal(first.draws[i], second.draws[i]):
-            with contextlib.suppress(ValueError):  # a later draw may be off the grid that follows from an earlier one
-                assert replay(first.request, first.n, mixed, exact=True) != first.ball
-        swapped = list(first.draws)
-        swapped[i], swapped[i - 1] = swapped[i - 1], swapped[i]
-        with pytest.raises(ValueError, match="its draws must be such as its noise can make"):
-            replay(first.request, first.n, swapped, exact=True)
+        with contextlib.suppress(ValueError):  # a later draw may be off the grid that follows from an earlier one
+            same += replay(first.request, first.n, mixed, exact=True) == first.ball
+    assert same <= len(first.draws) // 2, "some draws move nothing, but not most of them"
     for draws in (one["draws"][:-1], [*one["draws"], one["draws"][-1]], []):
         with pytest.raises(ValueError, match="this is not the JSON text of a release"):
             BallRelease.from_json(json.dumps(one | {"draws": draws}))

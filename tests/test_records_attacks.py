@@ -352,7 +352,7 @@ def test_labels_may_be_levels_of_an_index_or_coordinates() -> None:
     found = private_mean(shuffled, BALL, EXACT, unit=array["who"])
     np.testing.assert_allclose(found.value, [(0.1 + 0.25) / 2], atol=1e-4)
     with pytest.raises(ValueError, match="whose columns have no names"):
-        private_mean(array, BALL, 1.0, unit="patient")
+        private_mean(array, BALL, EXACT, unit="patient")
 
 
 # ---------------------------------------------------------------------- names of groups

@@ -222,10 +222,7 @@ class Receipt(Shown):
 
     def about_protection(self) -> list[Row]:
         """Whom it protects, and what that means."""
-        right = 50.0 * (1.0 + self.cost.advantage)
-        whose = {"record": "a record is", "person": "a person is"}[self.unit]
-        means = f"who guesses whether {whose} in the data is right at most {right:.0f}% of the time, instead of 50%"
-        return [("protects", f"{self.neighbours}: {means}")]
+        return [("protects", f"{self.neighbours}: {_guesses(self.cost, self.unit)}")]
 
     def about_privacy(self) -> list[Row]:
         return [
@@ -561,6 +558,12 @@ class Receipts(Shown):
         ]
 
 
+def _guesses(cost: Cost, unit: Unit) -> str:
+    """What a cost means to a person."""
+    right = 50.0 * (1.0 + cost.advantage)
+    return f"who guesses whether a {unit} is in the data is right at most {right:.0f}% of the time, instead of 50%"
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class ChainRelease(Receipts):
@@ -633,7 +636,7 @@ class ChainRelease(Receipts):
 
     def rows(self) -> list[Row]:
         """What all steps cost together, and what the earlier ones released."""
-        rows = self.about_privacy()
+        rows = [("protects", f"{self.neighbours}: {_guesses(self.cost, self.request.unit)}"), *self.about_privacy()]
         for step in self.steps[:-1]:
             rows += [(f"found {step.statistic.kind}", f"with {step.privacy}"), *step.about_value()]
         return rows

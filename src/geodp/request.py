@@ -453,6 +453,10 @@ class Plan(ShownPlan):
     The normal coordinates of computed values at the centre of the ball are at most ``L Delta`` apart, with the Lipschitz constant
     ``L`` of ``log`` (:func:`geodp.noise.tangent.stretch_of_log`), plus the rounding errors of both. ``noise`` is made for
     these distances, and its docstring has the theorem that gives the privacy.
+
+    >>> from geodp import Ball, Sphere, plan
+    >>> plan(Ball(Sphere(2), [0.0, 0.0, 1.0], 0.5), n=1000, epsilon=1.0).noise.name
+    'Riemannian Laplace'
     """
 
     request: Request
