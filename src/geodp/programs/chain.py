@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from geodp.arithmetic.gamma import gamma_quantile
-from geodp.inputs import Array, real_number
+from geodp.inputs import Array, real_number, whole_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.planning import plan
@@ -164,7 +164,7 @@ def plan_chain(
     >>> chain.find, chain.cost.epsilon <= 1.0, chain.expected_error < 0.01
     (0.2, True, True)
     """
-    whole = privacy_of(epsilon, delta, rho, mu)
+    whole, n = privacy_of(epsilon, delta, rho, mu), whole_number(n, 1, "the number of records n")
     spread = real_number(spread, "the spread")
     if not 0.0 < spread < math.inf:
         raise ValueError(f"the spread must be positive and finite but is {spread:g}: how far are records from their centre?")
