@@ -161,9 +161,7 @@ def test_every_format_gives_the_same_release_under_the_same_simulated_draw(conte
     result = run("mean", path, "-m", manifold, "-r", radius, "-e", 2, "--coverage", 0, "--layout", layout, "--json")
     assert result.exit_code == 0, result.stderr
     release = Release.from_json(result.stdout)
-    expected = private_mean(
-        records, Ball(manifold, manifold.origin, radius), 2.0, simulate=np.random.default_rng(0)
-    )
+    expected = private_mean(records, Ball(manifold, manifold.origin, radius), 2.0, simulate=np.random.default_rng(0))
     assert (release.n, release.manifold, release.scale) == (60, manifold, expected.scale)
     np.testing.assert_allclose(release.value, expected.value, rtol=0.0, atol=1e-9)
     assert np.abs(expected.value - manifold.origin).max() > 1e-3, "the test would prove nothing"
@@ -196,9 +194,7 @@ def test_arrays_of_matrices_and_other_separators_are_read_too(tmp_path: Path) ->
     frame.to_csv(tmp_path / "headless.csv", header=False, index=False)
     np.savetxt(tmp_path / "blanks.csv", rows, fmt="%.17g")
     pandas.DataFrame({"tensor": list(rows)}).to_parquet(tmp_path / "lists.parquet")
-    expected = private_mean(
-        records, Ball(manifold, manifold.origin, radius), 2.0, simulate=np.random.default_rng(0)
-    )
+    expected = private_mean(records, Ball(manifold, manifold.origin, radius), 2.0, simulate=np.random.default_rng(0))
     said = {"headless.csv": ("--no-header", "--layout", "full"), "lists.parquet": ("--layout", "full")}
     said["blanks.csv"] = said["headless.csv"]
     for path in sorted({*tmp_path.glob("*.npy"), *tmp_path.glob("*.csv"), *tmp_path.glob("*.parquet")}):

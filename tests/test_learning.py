@@ -31,7 +31,8 @@ from geodp.cli import app
 from geodp.estimator import PrivateFrechetMean, PrivateKMeans, PrivateMDM, PrivateTangentSpace
 from geodp.inputs import Array
 from geodp.noise.mechanism import Mechanism
-from geodp.privacy.notions import PureDP
+from geodp.privacy.cost import compose
+from geodp.privacy.notions import PureDP, privacy_of
 from geodp.programs.ball import BallRelease
 from geodp.programs.clusters import ClusterSums
 from geodp.programs.kmeans import KMeansRelease, private_kmeans
@@ -220,9 +221,7 @@ def test_a_fit_is_one_charge_of_what_was_asked_for_with_a_receipt_and_a_second_i
     assert model.cost_ == charge.cost
     assert all(release.private and (release.dataset, release.charge) == ("study", charge.id) for release in model.releases_)
     assert isinstance(model.releases_[0], BallRelease) == bool(more.get("find"))
-    for size, value in given.items():
-        power = 2 if size == "mu" else 1
-        assert sum(getattr(release.privacy, size) ** power for release in model.releases_) <= value**power
+    assert compose([release.cost for release in model.releases_]).meets(privacy_of(**given))
     assert receipt_from_json(charge.receipt).to_json() == charge.receipt
     assert all(receipt_from_json(release.to_json()) == release for release in model.releases_)
     before = {key: np.copy(value) for key, value in vars(model).items() if isinstance(value, np.ndarray)}
