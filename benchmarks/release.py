@@ -15,7 +15,7 @@ from geodp import SPD, private_mean
 from geodp.noise import exact
 from geodp.privacy.notions import PureDP
 from geodp.request import Request
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 FIRST_MEAN = """
 import time

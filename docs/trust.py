@@ -41,7 +41,7 @@ from geodp.privacy.cost import Cost  # noqa: E402 - likewise
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP  # noqa: E402 - likewise
 from geodp.programs.ball import plan_search, private_ball  # noqa: E402 - likewise
 from geodp.request import Plan, Request  # noqa: E402 - likewise
-from geodp.statistics.frechet import Mean  # noqa: E402 - likewise
+from geodp.statistics.mean import Mean  # noqa: E402 - likewise
 
 SEED = 2021
 EPSILONS = (0.1, 1.0, 5.0)

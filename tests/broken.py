@@ -27,7 +27,7 @@ from geodp.noise.intrinsic import IntrinsicMechanism
 from geodp.noise.mechanism import Mechanism
 from geodp.privacy.cost import gaussian_shift, laplace_ratio
 from geodp.privacy.notions import ApproximateDP, GaussianDP, Privacy, PureDP, ZeroConcentratedDP
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 SOLID: tuple[Kind, ...] = ("law", "array", "atoms", "classifier")
 

@@ -25,7 +25,7 @@ from geodp.noise.choice import MechanismName
 from geodp.noise.flat import Family
 from geodp.privacy.notions import Privacy, PureDP
 from geodp.request import Plan, Request, Statistic
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 from geodp.statistics.sensitivity import Bound
 from geodp.testing import random_points, random_tangents
 

@@ -89,7 +89,7 @@ from geodp import (
 )
 from geodp.files import layouts, parse_center, parse_manifold, read_records
 from geodp.manifolds.registry import forms
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 __all__ = ["SECRET", "SURFACES", "run"]
 

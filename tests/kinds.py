@@ -24,7 +24,7 @@ from geodp import (
     private_variance,
 )
 from geodp.programs.found import InFoundBall
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 BALL, WIDE, X = Ball(SPD(2), np.eye(2), 1.0), Ball(SPD(2), np.eye(2), 5.0), np.tile(np.eye(2), (60, 1, 1))
 POLES = np.tile([0.0, 0.0, 1.0], (60, 1))

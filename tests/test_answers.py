@@ -32,7 +32,7 @@ from geodp import (
 from geodp.inputs import Array
 from geodp.receipt import receipt_from_json
 from geodp.statistics.coverage import Coverage
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 
 def about(manifold: Manifold, center: Array, spread: float, n: int, seed: int) -> Array:

@@ -75,7 +75,7 @@ from geodp.noise.mechanism import Mechanism as NoiseMechanism
 from geodp.privacy.notions import PureDP
 from geodp.records import chunks
 from geodp.solver.compiling import reproducible
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 EPSILONS = (0.1, 1.0, 5.0)
 #: A family of audits raises a false alarm with at most this probability.

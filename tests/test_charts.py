@@ -21,7 +21,7 @@ from geodp import Ball, Correlation, Euclidean, Poses, Product, Rotations, Simpl
 from geodp.inputs import Array
 from geodp.manifolds import FlatChart
 from geodp.noise import exact
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 FLAT = [manifold for manifold in MANIFOLDS if isinstance(manifold, FlatChart)]
 

@@ -29,7 +29,7 @@ from geodp import (
 )
 from geodp.noise.choice import least_error
 from geodp.privacy.notions import Privacy
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 NOTIONS: list[Privacy] = [PureDP(1.0), ApproximateDP(1.0, 1e-6), ZeroConcentratedDP(0.05), GaussianDP(0.3)]
 every_notion = pytest.mark.parametrize("privacy", NOTIONS, ids=str)

@@ -29,7 +29,7 @@ from permissions import unprivileged
 from scipy.spatial.transform import Rotation
 from typer.testing import CliRunner
 
-import geodp.statistics.frechet
+import geodp.statistics.mean
 from geodp import SPD, Ball, Ledger, Manifold, Release, Rotations, Sphere, private_mean
 from geodp.cli import app
 from geodp.cli.common import DEFAULT_LEDGER
@@ -146,7 +146,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     def release(*arguments: Any, **named: Any) -> Release:
         return private_mean(*arguments, **named, simulate=np.random.default_rng(0))
 
-    monkeypatch.setattr(geodp.statistics.frechet, "private_mean", release)
+    monkeypatch.setattr(geodp.statistics.mean, "private_mean", release)
 
 
 @pytest.mark.usefixtures("simulated")

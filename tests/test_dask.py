@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from geodp import SPD, Ball, Euclidean, Grassmann, Ledger, Manifold, Sphere, frechet_mean, private_mean
 from geodp.cli import app
 from geodp.solver.passes import Pass
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

@@ -47,7 +47,7 @@ from geodp.records.persons import Persons
 from geodp.records.sums import sum_over
 from geodp.statistics.counts import NormalCoordinates, beyond
 from geodp.statistics.coverage import Coverage
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 BALLS = [
     Ball(SPD(2), np.eye(2), 1.0),

@@ -49,7 +49,7 @@ from geodp.programs.ball import BallRelease, plan_search, possible_radii
 from geodp.statistics.average import Average, averaging_space
 from geodp.statistics.counts import NormalCoordinates, beyond
 from geodp.statistics.coverage import Coverage
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 from geodp.testing import random_points
 
 COMPACT: list[Manifold] = [

@@ -21,7 +21,7 @@ from geodp.programs.found import InFoundBall, start_of
 from geodp.programs.kmeans import KMeans
 from geodp.receipt import ChainRelease, receipt_from_json
 from geodp.statistics.covariance import SecondMoment
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 WIDE = Ball(SPD(2), np.eye(2), 20.0)
 STEPS = SPD(2).tangent(np.eye(2), 0.3 * np.random.default_rng(0).normal(size=(900, 3)))

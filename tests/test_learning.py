@@ -38,7 +38,7 @@ from geodp.programs.clusters import ClusterSums
 from geodp.programs.kmeans import KMeansRelease, private_kmeans
 from geodp.receipt import receipt_from_json
 from geodp.records.dataset import Dataset
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 #: So much that the noise is far below every tolerance here.
 ALL = 1e12

@@ -28,7 +28,7 @@ from geodp import (
 )
 from geodp.inputs import Array
 from geodp.solver.mean import default_tolerance
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 RANGE = r"must be between 1e-100 and 1e\+100 but is"
 TOO_SHORT = [1e-323, 1e-300, 1e-200, 1e-161, 1e-154, 1e-140, 9.9e-101]

@@ -30,7 +30,7 @@ from geodp import (
 )
 from geodp.solver.mean import default_tolerance
 from geodp.solver.passes import SmallSPD
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 
 def rng_for(manifold: Manifold) -> np.random.Generator:

@@ -37,7 +37,7 @@ from geodp.noise import exact
 from geodp.privacy.notions import PureDP
 from geodp.request import Request
 from geodp.solver.mean import default_tolerance
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 #: Chance that a statistical test below rejects a correct program, were its seed drawn afresh.
 LEVEL = 1e-4

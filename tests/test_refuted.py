@@ -36,7 +36,7 @@ from geodp.privacy.cost import ConcentratedCost, GaussianCost, LaplaceCost, Pure
 from geodp.privacy.notions import PureDP
 from geodp.records.labels import key_of
 from geodp.request import Request
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 
 def test_two_arrays_that_stand_for_one_rotation_get_the_same_noise() -> None:
@@ -144,7 +144,7 @@ def test_linear_algebra_that_gives_up_is_not_quoted(monkeypatch: pytest.MonkeyPa
     def give_up(*_: object) -> None:
         raise np.linalg.LinAlgError("record 8675309 is singular")
 
-    monkeypatch.setattr("geodp.statistics.frechet.Mean.compute", give_up)
+    monkeypatch.setattr("geodp.statistics.mean.Mean.compute", give_up)
     with pytest.raises(RuntimeError, match="LinAlgError") as caught:
         private_mean(np.tile(np.eye(2), (50, 1, 1)), Ball(SPD(2), np.eye(2), 1.0), epsilon=1.0)
     assert "8675309" not in str(caught.value)

@@ -51,7 +51,7 @@ from geodp.files import FileError
 from geodp.inputs import Array
 from geodp.noise import exact
 from geodp.privacy.ledger import BudgetExhausted, LedgerError
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 N = 50
 

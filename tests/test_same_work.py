@@ -31,7 +31,7 @@ from geodp.solver import passes
 from geodp.solver import records as pass_records
 from geodp.solver.mean import least_passes
 from geodp.statistics import variance
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 from geodp.statistics.variance import FrechetVariance
 
 CHANGED = "^the records changed between two passes: give records that are the same every time they are read$"

@@ -21,7 +21,7 @@ from geodp.noise import exact
 from geodp.noise.flat import Family
 from geodp.noise.tangent import TangentMechanism, stretch_of_log, tangent_cost
 from geodp.privacy.notions import PureDP
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 FAMILIES: tuple[Family, ...] = ("laplace", "gaussian")
 every_family = pytest.mark.parametrize("family", FAMILIES)

@@ -29,7 +29,7 @@ from geodp.noise.volume import mean_volume
 from geodp.plans import QUANTILES
 from geodp.privacy.notions import privacy_of
 from geodp.programs.chain import plan_chain
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 #: The manifolds that the page offers, with examples of records.
 MANIFOLDS: dict[Manifold, str] = {

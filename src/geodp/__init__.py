@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from geodp.statistics.average import private_average, private_projected_mean
     from geodp.statistics.covariance import private_covariance
     from geodp.statistics.coverage import private_coverage
-    from geodp.statistics.frechet import private_mean
+    from geodp.statistics.mean import private_mean
     from geodp.statistics.sensitivity import sensitivity
     from geodp.statistics.summary import private_summary
     from geodp.statistics.variance import private_variance
@@ -166,7 +166,7 @@ _LATER = {
     **dict.fromkeys(("Release", "GroupedRelease"), "geodp.receipt"),
     "Dataset": "geodp.records.dataset",
     "private_ball": "geodp.programs.ball",
-    "private_mean": "geodp.statistics.frechet",
+    "private_mean": "geodp.statistics.mean",
     "private_median": "geodp.programs.median",
     "private_summary": "geodp.statistics.summary",
     "private_coverage": "geodp.statistics.coverage",

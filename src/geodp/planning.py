@@ -22,7 +22,7 @@ from geodp.privacy.cost import Cost
 from geodp.privacy.notions import ApproximateDP, Privacy, PureDP, privacy_of
 from geodp.release import takes
 from geodp.request import Plan, Request, Statistic
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 from geodp.statistics.sensitivity import Bound
 
 Found = TypeVar("Found")

@@ -53,7 +53,7 @@ from geodp.receipt import SIMULATION, Release, about_point
 from geodp.showing import Row, Shown
 from geodp.solver.mean import flatness
 from geodp.statistics.covariance import CovarianceRelease
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 from geodp.statistics.variance import VarianceRelease
 from geodp.verdict import against_spread
 

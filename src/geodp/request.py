@@ -202,7 +202,7 @@ class Request:
 
     >>> import numpy as np
     >>> from geodp import Ball, Sphere
-    >>> from geodp.statistics.frechet import Mean
+    >>> from geodp.statistics.mean import Mean
     >>> request = Request(Mean(Ball(Sphere(2), [0.0, 0.0, 1.0], np.pi / 8)), epsilon=2.0)
     >>> round(request.plan(100).noise.scale, 9), request.protects
     (0.004142136, 'replace one record')

@@ -32,7 +32,7 @@ from geodp.showing import Row, Shown, as_html, table_html
 from geodp.statistics.average import private_average
 from geodp.statistics.covariance import private_covariance
 from geodp.statistics.coverage import private_coverage
-from geodp.statistics.frechet import private_mean
+from geodp.statistics.mean import private_mean
 from geodp.statistics.summary import private_summary
 from geodp.statistics.variance import private_variance
 from geodp.table import TABLE, Entry

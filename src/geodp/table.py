@@ -73,7 +73,7 @@ add(
     ),
     Entry(
         "mean",
-        "geodp.statistics.frechet",
+        "geodp.statistics.mean",
         "ball",
         """Release the mean of a file of records, with a receipt.
 

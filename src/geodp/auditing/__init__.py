@@ -51,7 +51,7 @@ from geodp.progress import progress_bar
 from geodp.records.chunks import cores
 from geodp.release import takes
 from geodp.request import Plan, Request
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 from geodp.statistics.sensitivity import Bound
 
 __all__ = ["AuditResult", "Finding", "MeanMechanism", "Mechanism", "audit", "worst_case_pair"]

@@ -128,7 +128,7 @@ def demo(
     from geodp.privacy.ledger import Ledger
     from geodp.programs.ball import private_ball
     from geodp.solver.mean import frechet_mean
-    from geodp.statistics.frechet import private_mean
+    from geodp.statistics.mean import private_mean
 
     x = data.load("dti_tensors")
     directory.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ from geodp.privacy.neighbours import Change, Labels, UnitIn
 from geodp.records.dataset import Dataset
 from geodp.request import Request
 from geodp.statistics.average import Average
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 
 class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types

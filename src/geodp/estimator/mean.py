@@ -27,7 +27,7 @@ from geodp.noise.flat import Family
 from geodp.receipt import Release
 from geodp.records.dataset import Dataset
 from geodp.request import Request
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 
 
 class PrivateFrechetMean(TransformerMixin, PrivateEstimator):  # type: ignore[misc]  # scikit-learn has no types

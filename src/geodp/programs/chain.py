@@ -24,7 +24,7 @@ from geodp.release import takes
 from geodp.request import Plan, Request
 from geodp.showing import Row, Shown
 from geodp.solver.mean import check_means
-from geodp.statistics.frechet import Mean
+from geodp.statistics.mean import Mean
 from geodp.verdict import against_spread
 
 #: Parts of the privacy for the ball among which the best is taken.
