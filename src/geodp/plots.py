@@ -552,7 +552,7 @@ def before_and_after(release: Release, records: Array | None = None, true: Array
 
     ``records`` and ``true`` are for demonstrations, which are not private.
     """
-    notation, point, error = release.notation, release.value, release.error_quantile(0.95)
+    notation, point, error = release.notation, release.value, _error(release)
     ball = release.ball or _about(point, error, release.manifold)
     chart, (_, portrait) = _Chart(ball, notation, point), _drawers(release.manifold)
     titles = ["before: the public ball"] * (release.ball is not None) + ["after: the error"]
@@ -582,7 +582,7 @@ def before_and_after(release: Release, records: Array | None = None, true: Array
 def _ellipsoid_portrait(figure: Figure, panel: tuple[int, int, int], release: Release, true: Array | None) -> None:
     """The released matrix, and outlines of those with all standard deviations at the ends of the error."""
     tensors = [(release.value, BLUE, "released"), *([] if true is None else [(true, ORANGE, "true mean")])]
-    ends = np.exp(0.5 * release.error_quantile(0.95) * np.array([-1.0, 1.0]))
+    ends = np.exp(0.5 * _error(release) * np.array([-1.0, 1.0]))
     reach = float(ends[1]) * _longest_axis([tensor for tensor, _, _ in tensors])
     if len(release.value) == 3:
         axes = _ellipsoid_axes(figure, panel, tensors, reach, alpha=0.35)
@@ -613,7 +613,7 @@ def _globe_portrait(figure: Figure, panel: tuple[int, int, int], release: Releas
     flat = _globe(axes, center, manifold)
     for base, radius, colour in (
         (center, 0.0 if release.ball is None else release.ball.radius, GREY),
-        (release.value, min(release.error_quantile(0.95), 0.5 * manifold.diameter), BLUE),
+        (release.value, min(_error(release), 0.5 * manifold.diameter), BLUE),
     ):
         axes.plot(*flat(manifold.exp(base, manifold.tangent(base, radius * _CIRCLE))).T, color=colour, linewidth=1.5)
     axes.plot(*flat(release.value[None]).T, "o", color=BLUE, markersize=4)
@@ -624,6 +624,12 @@ def _about(point: Array, reach: float, manifold: Manifold) -> Ball:
     """A ball to draw in, if the release has none."""
     most = Ball(manifold, point, 1e-3).max_radius
     return Ball(manifold, point, min(max(2.0 * reach, 1e-6), 0.9 * most))
+
+
+def _error(release: Release) -> float:
+    """The error with probability 95%: noise and clipping, where this was measured, else noise alone."""
+    total = release.total_error(0.95)
+    return release.error_quantile(0.95) if total is None else total
 
 
 def _number(release: Release) -> Figure:
@@ -683,7 +689,7 @@ def _(groups: GroupedRelease) -> Figure:
         return _means(named, "Means of groups")
     figure = Figure(figsize=(6.4, 1.8 + 0.35 * len(named)), layout="constrained")
     axes = figure.add_subplot()
-    errors = [release.error_quantile(0.95) for release in named.values()]
+    errors = [_error(release) for release in named.values()]
     axes.barh(list(named), errors, color=BLUE)
     axes.set(xlabel="95% error", title=f"{first.statistic.kind} on {first.manifold}")
     return figure
@@ -702,7 +708,7 @@ def _means(releases: dict[str, Release], title: str) -> Figure:
     assert ball is not None
     (figure, panels), chart = _panels(1, ball.manifold.dim), _Chart(ball, first.notation, first.value)
     axes = figure.add_subplot(*panels[0])
-    errors = [release.error_quantile(0.95) for release in releases.values()]
+    errors = [_error(release) for release in releases.values()]
     places = chart.places(np.stack([release.value for release in releases.values()]))
     reaches = np.minimum(chart.stretch * np.array(errors), 2.0 * ball.radius)
     colours = cycle((BLUE, ORANGE, GREEN, GREY))
