@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from geodp.arithmetic.gamma import gamma_quantile
-from geodp.inputs import Array, real_number, whole_number
+from geodp.inputs import Array, moderate_length, real_number, whole_number
 from geodp.manifolds import Manifold
 from geodp.manifolds.ball import Ball
 from geodp.planning import plan
@@ -23,7 +23,7 @@ from geodp.programs.median import notions
 from geodp.release import takes
 from geodp.request import Plan, Request
 from geodp.showing import Row, Shown
-from geodp.solver.mean import check_means
+from geodp.solver.mean import means_possible
 from geodp.statistics.mean import Mean
 from geodp.verdict import against_spread
 
@@ -31,6 +31,10 @@ from geodp.verdict import against_spread
 PARTS = (0.1, 0.2, 0.35, 0.5, 0.65)
 #: Nodes of the quadrature for clipping, in each of two directions.
 _LEVELS = 96
+
+
+#: So many times an expected radius is divided by 1.1 to find one in which floats can hold means.
+_MOST_TRIES = 400
 
 
 @final
@@ -168,6 +172,7 @@ def plan_chain(
     spread = real_number(spread, "the spread")
     if not 0.0 < spread < math.inf:
         raise ValueError(f"the spread must be positive and finite but is {spread:g}: how far are records from their centre?")
+    moderate_length(spread, "the spread")
     if find is not None:
         find = real_number(find, "the part of the privacy for the ball")
         if not 0.001 <= find <= 0.999:
@@ -183,14 +188,16 @@ def _planned(outer: Ball | Manifold, n: int, whole: Privacy, find: float, spread
     center = outer.center if isinstance(outer, Ball) else manifold.origin
     limit = 0.999 * Ball(manifold, center, 1e-3).max_radius
     radius, clipping = _expected_ball(search, spread, limit)
-    while True:
-        try:
-            check_means(Ball(manifold, center, radius), n)
-            break
-        except ValueError:
-            radius /= 1.1
+    radius = next((radius * 1.1**-i for i in range(_MOST_TRIES) if _holds_means(manifold, center, radius * 1.1**-i)), radius)
     given = rest.parameters()
     return ChainPlan(search, plan(Ball(manifold, center, radius), n, **given, layout=layout), find, spread, whole, clipping)
+
+
+def _holds_means(manifold: Manifold, center: Array, radius: float) -> bool:
+    try:
+        return means_possible(Ball(manifold, center, radius))
+    except ValueError:  # floats hold no such ball
+        return False
 
 
 def _expected_ball(search: Search, spread: float, limit: float) -> tuple[float, float]:
