@@ -182,7 +182,7 @@ class Examined:
 
 def searched(x: Any, manifold: Manifold, epsilon: float, entropy: NotPrivate) -> Any:
     """The centre of a ball found privately and the logarithm of its radius."""
-    ball = private_ball(x, manifold, epsilon, entropy=entropy).ball
+    ball = private_ball(x, manifold, epsilon, simulate=np.random.default_rng(entropy.read(entropy.open(), 0, 64))).ball
     return np.append(ball.center, math.log(ball.radius))
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from cases import every_manifold, random_points
 
 import geodp
 from geodp import (
@@ -22,6 +23,7 @@ from geodp import (
     Hyperbolic,
     Ledger,
     LedgerError,
+    Manifold,
     Product,
     Release,
     Rotations,
@@ -29,6 +31,7 @@ from geodp import (
     private_mean,
     private_summary,
 )
+from geodp.inputs import Array
 from geodp.noise import exact
 from geodp.noise.choice import SensitivityBound, choose
 from geodp.noise.intrinsic import why_not_drawable
@@ -36,6 +39,7 @@ from geodp.privacy.cost import ConcentratedCost, GaussianCost, LaplaceCost, Pure
 from geodp.privacy.notions import PureDP
 from geodp.records.labels import key_of
 from geodp.request import Request
+from geodp.statistics.counts import NormalCoordinates
 from geodp.statistics.mean import Mean
 
 
@@ -341,3 +345,21 @@ def test_no_label_makes_a_release_fail(made: Any) -> None:
     assert isinstance(key_of(label), str)
     private_mean(np.zeros((3, 1)), ball, 1.0, by=labels, groups=["u", "v"], labels="private")
     private_mean(np.zeros((3, 1)), ball, 1.0, unit=labels, neighbours="add-remove")
+
+
+@every_manifold
+def test_what_is_computed_of_a_record_does_not_depend_on_where_it_stands(manifold: Manifold) -> None:
+    """A matrix product rounded the last of an odd number of compositions by one bit: too much for the sensitivity of counts."""
+    ball = Ball(manifold, manifold.origin, 0.4 * min(1.0, Ball(manifold, manifold.origin, 1e-3).max_radius))
+    x = random_points(manifold, 40, np.random.default_rng(3), 1.5 * ball.radius)
+    coordinates = NormalCoordinates(ball, 40)
+
+    def computed(records: Array) -> Array:
+        rows, far = coordinates(records.copy()), np.asarray(manifold.raw_dist(ball.center, records))
+        return np.concatenate([rows, far[:, None]], axis=1)
+
+    together = computed(x)
+    for size in range(1, 40):
+        for start in {0, 1, 40 - size}:
+            if start + size <= 40:
+                assert computed(x[start : start + size]).tobytes() == together[start : start + size].tobytes(), (size, start)

@@ -187,3 +187,11 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
 def _upper_half(a: Array) -> Array:
     scaled = 134217729.0 * a  # 2^27 + 1
     return scaled - (scaled - a)
+
+
+def row_by_row(rows: Array, matrix: Array) -> Array:
+    """``rows @ matrix``, with the same bits for a row wherever it stands: a matrix product may round the last one differently."""
+    total = rows[..., :1] * matrix[0]
+    for i in range(1, len(matrix)):
+        total = total + rows[..., i : i + 1] * matrix[i]
+    return total

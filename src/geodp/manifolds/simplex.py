@@ -13,6 +13,7 @@ import numpy as np
 from geodp.inputs import EPSILON, Array, real_number, whole_number
 from geodp.manifolds.embedding import INSIDE, ConvexSet
 from geodp.manifolds.flat import FlatChart
+from geodp.manifolds.functions import row_by_row
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import TOLERANCE, Requirement
 from geodp.manifolds.registry import register
@@ -101,7 +102,7 @@ class Simplex(FlatChart):
             return x + INSIDE * (1.0 / self.parts - x)
 
         def write(x: Array) -> Array:
-            return self.raw_project(np.maximum(x, 0.0)) @ self._basis.T
+            return row_by_row(self.raw_project(np.maximum(x, 0.0)), self._basis.T)
 
         def nearest(vector: Array) -> Array:
             # all shares less one number, those below it 0 (Held, Wolfe and Crowder 1974)
@@ -116,10 +117,10 @@ class Simplex(FlatChart):
         return x / x.sum(axis=-1, keepdims=True)
 
     def raw_chart(self, x: Array) -> Array:
-        return np.log(x + self.floor) @ self._basis.T
+        return row_by_row(np.log(x + self.floor), self._basis.T)
 
     def raw_inverse(self, coordinates: Array) -> Array:
-        logs = coordinates @ self._basis
+        logs = row_by_row(coordinates, self._basis)
         parts = np.exp(logs - logs.max(axis=-1, keepdims=True))
         return parts * ((1.0 + self.parts * self.floor) / parts.sum(axis=-1, keepdims=True)) - self.floor
 
@@ -127,13 +128,13 @@ class Simplex(FlatChart):
         if self.keeps_coordinates:
             return super().raw_difference(p, q)
         change = (q - p) / p  # the difference of close logarithms would lose digits
-        return np.where(np.abs(change) < 0.5, np.log1p(change), np.log(q) - np.log(p)) @ self._basis.T
+        return row_by_row(np.where(np.abs(change) < 0.5, np.log1p(change), np.log(q) - np.log(p)), self._basis.T)
 
     def raw_tangent(self, p: Array, coordinates: Array) -> Array:
-        return coordinates @ self._basis + np.zeros_like(p)
+        return row_by_row(coordinates, self._basis) + np.zeros_like(p)
 
     def raw_coordinates(self, p: Array, v: Array) -> Array:
-        return (v + np.zeros_like(p)) @ self._basis.T
+        return row_by_row(v + np.zeros_like(p), self._basis.T)
 
     @property
     def keeps_coordinates(self) -> bool:
