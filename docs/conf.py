@@ -38,6 +38,7 @@ nitpick_ignore_regex = [
         r"TypeError|optional|np\.\w+|Function|T|Literal|Fraction|int|float|str|bool|dict|list|tuple|None|object|bytes|range|type|"
         r"arb|acb|arb_mat|acb_mat|geodp\.manifolds\.registry\._Kind|geodp\.release\.(Mean)?Options|MechanismName|"
         r"\w*Options|Flow|Change|Labels|UnitIn|geodp\.estimator\.common\.PrivateEstimator|geodp\.receipt\.Receipts|geodp\.privacy\.amounts\.Numbers|geodp\.programs\.clusters\.Blocks|"
+        r"geodp\.programs\.(descent\.(Gradient|Check|Scale|Answer)|median\.Found|found\.Portions)|"
         r"(geodp\.records\.dataset\.)?DatasetOptions|geodp\.records\.sources\.Columns|Number|"
         r"Family|PrivacyLossDistribution|geodp\.privacy\.(groups|risk\.Costed)",
     ),

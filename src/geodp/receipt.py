@@ -325,7 +325,7 @@ class Release(Receipt):
     def error_quantile(self, q: float) -> float:
         """A distance that contains the true value with probability ``q``: what noise did, from what was released.
 
-        The true value is the mean of the clipped records, or the caller's summary. :meth:`total_error` counts clipping too.
+        The true value is the mean of the clipped records, or the caller's summary. ``total_error`` counts clipping too.
         """
         return self.noise.quantile_at(self.vector, q) + self.tolerance
 

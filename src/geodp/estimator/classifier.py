@@ -77,7 +77,7 @@ class PrivateMDM(ClassifierMixin, TransformerMixin, PrivateEstimator):  # type: 
         the means get all of the privacy instead of half.
     parameters
         Those of every estimator: :class:`geodp.estimator.Parameters`. ``radius=None`` on a compact space takes projected means,
-        which need no ball (:func:`geodp.private_projected_mean`).
+        which need no ball (``geodp.private_projected_mean``).
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ INSIDE = 1e-10
 class ConvexSet:
     """A bounded convex set in ``R^dim``. It holds every average of the points of a manifold, which need not be such a point.
 
-    ``inside`` moves arrays by a part of :data:`INSIDE` towards an inner point, so that the edge of the set is on the manifold
+    ``inside`` moves arrays by a part of ``INSIDE`` towards an inner point, so that the edge of the set is on the manifold
     too: singular matrices, shares of zero. ``write`` gives points as vectors in the set; points outside of it are moved into it,
     each by itself. ``diameter`` is the largest distance between two vectors in it. ``nearest`` is a point of the set for any
     vector, as an array. It is no farther from any point of the set than the vector is, as the nearest point is (Kolmogorov's

@@ -199,7 +199,7 @@ class Search(ProgramPlan):
     *Which steps.* If the records are too few to tell a radius, the median alone; otherwise a radius is chosen about it.
 
     *Approximate privacy* is not split: the whole search is accounted in one mu or in one epsilon
-    (:func:`geodp.programs.median.in_one_notion`).
+    (``in_one_notion`` of :mod:`geodp.programs.median`).
     """
 
     @property

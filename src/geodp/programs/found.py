@@ -78,7 +78,7 @@ class InFoundBall(Statistic):
     start: Ball | Manifold
     #: The statistic, in the ball of ``start_of``.
     then: Statistic
-    #: The part of the privacy for the search; by default one of :data:`FINDS`.
+    #: The part of the privacy for the search; by default one of ``FINDS``.
     find: float | None = None
 
     kind = "found"

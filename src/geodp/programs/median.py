@@ -487,7 +487,7 @@ def private_median(
         to the mean, and less robust.
     guaranteed
         Whether to spend 15% of the privacy on an error that holds whatever the records are, where geodesics never meet again
-        and curvature is not positive (:meth:`MedianRelease.guaranteed`). The usual error is approximate.
+        and curvature is not positive (``release.guaranteed``). The usual error is approximate.
     outer
         If the place is a manifold without a cut locus: the radius of the wide ball about its origin, 30 unless said otherwise.
     options

@@ -277,7 +277,7 @@ def private_average(x: Any, place: Manifold, epsilon: float | None = None, *, bo
 
     This is not the Fréchet mean of :func:`private_mean`, which may be several times smaller. On convex sets the error is in the
     norm of the vectors. On compact spaces it is an angle, and computed from the release itself: if the records agree, the mean
-    vector is long and the same noise turns it less. There :func:`private_projected_mean` is another name for this function.
+    vector is long and the same noise turns it less. There ``private_projected_mean`` is another name for this function.
 
     Parameters
     ----------

@@ -133,7 +133,7 @@ def private_mean(
         The records, as for :func:`geodp.frechet_mean`.
     ball
         A ball whose centre and radius were chosen without looking at the data. Or the manifold: then a ball is found first, with
-        a part of the privacy (``outer``, ``find``: :class:`geodp.release.PlaceOptions`; :mod:`geodp.programs.found` has the
+        a part of the privacy (``outer``, ``find``: ``geodp.release.PlaceOptions``; :mod:`geodp.programs.found` has the
         proof).
     epsilon, delta, rho, mu
         The privacy to spend: exactly one of ``epsilon`` (pure), ``epsilon`` and ``delta``, ``rho`` (zero-concentrated) or ``mu``
@@ -146,7 +146,7 @@ def private_mean(
         The sensitivity bound, see :func:`geodp.sensitivity`.
     coverage
         A part of the privacy, such as 0.05, to measure how many records are valid and how far clipping moved them
-        (:func:`private_coverage`), so that :meth:`geodp.Release.total_error` counts clipping too. It is 0.05 if a ball is found,
+        (:func:`private_coverage`), so that ``release.total_error`` counts clipping too. It is 0.05 if a ball is found,
         and 0 in a ball of yours unless you say so.
     project
         Whether to move a draw outside the ball to its boundary. By default that is done if it cannot
