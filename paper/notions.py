@@ -51,7 +51,8 @@ def work(rng: np.random.Generator, space: str, radius: float, n: int, draws: int
     row = {"manifold": str(manifold), "d": manifold.dim, "radius": radius, "n": n}
     for name, options in COLUMNS.items():
         # errors here are guaranteed ones, for a mean anywhere in the ball
-        usable = [each.mechanism for each in plan(ball, n, **options).candidates() if each.refusal is None]
+        asked = [each for each in plan(ball, n, **options).candidates() if options.get("law") in (None, each.family)]
+        usable = [each.mechanism for each in asked if each.refusal is None]
         noise = min(usable, key=lambda each: each.expected_error())
         seen = manifold.raw_dist(center, noise.simulate(center, draws, rng))
         row |= {f"{name}_mechanism": noise.name, name: noise.expected_error()}

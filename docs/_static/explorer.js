@@ -134,6 +134,20 @@
     return stretch * meanLength(lengths(space, mechanism, sigma), most / stretch);
   }
 
+  /** The error for a mean at a third of the radius, which decides between mechanisms. */
+  function likely(space, r, mechanism, sigma, worst) {
+    const { most } = reach(space, r, mechanism), cap = most <= 2 * r ? Math.min(worst, 4 * r / 3) : worst;
+    if (mechanism.kind === "intrinsic") return cap;
+    let rest = space.dim, sum = 0;
+    for (const [power, rate, sign] of space.factors) {
+      const x = rate * r / 3;
+      if (!(x > 0)) continue;
+      rest -= power;
+      sum += power * ((sign > 0 ? Math.sin(x) : Math.sinh(x)) / x) ** 2;
+    }
+    return Math.min(cap, meanLength(lengths(space, mechanism, sigma), Infinity) * Math.sqrt((rest + sum) / space.dim));
+  }
+
   function plan(space, r, n, epsilon, delta) {
     const [tolerance, rounding] = [0, 1].map((which) => Math.exp(evaluate(space.rounding, r, which)));
     const angle = Math.sqrt(space.curvature) * r, stretch = angle > 0 ? angle / Math.sin(angle) : 1;
@@ -144,12 +158,13 @@
       const [ratio, advantage] = afforded[i], distance = sensitivity + 2 * tolerance;
       const scale = (mechanism.kind === "tangent" ? Math.min(stretch * distance, 2 * r) + rounding : distance) / ratio;
       if (mechanism.kind === "intrinsic" && mechanism.law === "laplace" && !drawable(scale)) return null;
-      return { mechanism, scale, advantage, expected: expected(space, r, mechanism, scale) };
+      const worst = expected(space, r, mechanism, scale);
+      return { mechanism, scale, advantage, expected: worst, likely: likely(space, r, mechanism, scale, worst) };
     }).filter((option) => option !== null);
-    const least = (kind) => options.filter((option) => option.mechanism.kind === kind).sort((a, b) => a.expected - b.expected)[0];
+    const least = (kind) => options.filter((option) => option.mechanism.kind === kind).sort((a, b) => a.likely - b.likely)[0];
     // an intrinsic mechanism on a near tie, as in the library
     const intrinsic = least("intrinsic"), tangent = least("tangent");
-    const best = intrinsic && intrinsic.expected <= 1.01 * tangent.expected ? intrinsic : tangent;
+    const best = intrinsic && intrinsic.likely <= 1.01 * tangent.likely ? intrinsic : tangent;
     const result = { ...best, sensitivity, ambient: null, paper: null };
     if (DATA.deltas[delta] !== null) return result;
     result.ambient = ambient(space, r, n, DATA.epsilons[epsilon]);
@@ -358,8 +373,8 @@
     $("radius-unit").textContent = inUnit(space, r);
     $("found-words").textContent = found(space, n, epsilon, delta);
     $("mechanism").textContent = result.mechanism.name;
-    $("message").textContent = result.expected <= r ? "" :
-      "This release will say nothing about the data: its expected error exceeds the radius of the ball.";
+    $("message").textContent = result.likely <= r ? "" :
+      "This release will say nothing about the data: its likely error exceeds the radius of the ball.";
     const times = (other) => (digits(other / result.expected) === "1" ? "the same error" : `${digits(other / result.expected)} times the error`);
     const better = [];
     if (result.paper) better.push(`the paper's bound would give ${times(result.paper)}`);

@@ -111,6 +111,7 @@ def table(manifold: Manifold, name: str) -> dict[str, Any]:
         "dim": manifold.dim,
         "curvature": manifold.curvature,
         "bend": math.sqrt(-manifold.lowest_curvature),
+        "factors": [[f.power, math.sqrt(float(f.square_rate)), f.sign] for f in manifold.roots.volume_bound.factors],
         "entropy": manifold.volume_entropy,
         "injectivity": manifold.injectivity_radius if bounded else None,
         "diameter": manifold.diameter if bounded else None,
