@@ -275,9 +275,9 @@ def test_the_same_median_in_memory_in_parts_in_a_file_and_in_dask(tmp_path: Path
 
 def test_empty_wild_and_tiny_data_give_a_release_and_a_verdict() -> None:
     for x in (np.full((5, 3), np.nan), np.zeros((1, 3)), np.full((40, 3), 1e300)):
-        found = private_median(x, Sphere(2), epsilon=1.0, anyway=True)
+        found = private_median(x, Sphere(2), epsilon=1.0, anyway=True, simulate=np.random.default_rng(0))
         assert receipt_from_json(found.to_json()) == found
-        assert "did not arrive" in found.verdict()
+        assert "did not arrive" in found.verdict() or "next to nothing" in found.verdict()
     with pytest.raises(ValueError, match="nothing was released or charged"):
         private_median(np.zeros((5, 3)), Sphere(2), epsilon=0.01)
 

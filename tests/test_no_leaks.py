@@ -201,7 +201,7 @@ DRAWS = ["release._draw", "noise.exact.sample", "noise.tangent.TangentMechanism.
 @pytest.mark.parametrize(
     ("place", "kind"),
     [
-        ("statistics.frechet.Mean.compute", RuntimeError),
+        ("statistics.mean.Mean.compute", RuntimeError),
         *((place, kind) for place in DRAWS for kind in (RuntimeError, ValueError)),
     ],
 )
