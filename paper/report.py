@@ -69,7 +69,7 @@ def write_report(results: Sequence[Result], settings: Settings, seed: int, out: 
 
 
 def _section(result: Result, claims: pd.DataFrame, out: Path) -> str:
-    title, about, how = (" ".join(part.split()) for part in inspect.getdoc(result.experiment).split("\n\n"))  # type: ignore[union-attr]
+    title, about, how = (" ".join(part.split()) for part in inspect.getdoc(result.experiment).split("\n\n"))  # type: ignore[union-attr]  # every experiment has a docstring
     parts = [f'<h2 id="{result.name}">{escape(title)}</h2>', f"<p>{escape(about)}</p>", *_figures(result, out)]
     parts.append(_html(claims[claims["experiment"] == result.name].drop(columns="experiment")))
     notes = result.experiment.notes(result.tables) if hasattr(result.experiment, "notes") else []

@@ -107,10 +107,10 @@ def test_a_pure_mean_of_few_large_matrices_is_drawn_in_the_tangent_space_and_say
     assert release.private
     assert SPD(k).check_point(release.value) is None
     assert SPD(k).dist(ball.center, release.value) <= ball.reach * (1.0 + 1e-9)
-    assert "this release will say nothing about the data: its expected error exceeds the radius of the ball" in str(planned)
+    assert "this release will say nothing about the data: its likely error exceeds the radius of the ball" in str(planned)
     assert planned.to_dict()["says_nothing"] is True
     assert release.says_nothing
-    assert "this release says nothing about the data: its expected error exceeds the radius of the ball" in str(release)
+    assert "this release says nothing about the data: its likely error exceeds the radius of the ball" in str(release)
     assert ball.radius < release.expected_error() <= 2.0 * ball.reach + release.tolerance
     enough = plan(ball, 10**6, 1.0)
     assert "nothing about the data" not in str(enough)

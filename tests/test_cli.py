@@ -597,7 +597,7 @@ def test_past_the_existence_of_the_law_the_release_is_drawn_in_the_tangent_space
     done = run(*arguments, "--anyway")
     assert done.exit_code == 0
     assert "mechanism   tangent Laplace, scale" in done.stdout
-    assert "this release says nothing about the data: its expected error exceeds the radius of the ball" in done.stdout
+    assert "this release says nothing about the data: its likely error exceeds the radius of the ball" in done.stdout
 
 
 def test_a_data_set_needs_a_ledger_and_a_ledger_a_data_set(here: Path, url: str) -> None:

@@ -38,7 +38,7 @@ from geodp import (
     private_mean,
     private_projected_mean,
 )
-from geodp.arithmetic.choosing import choose, choose_among_many
+from geodp.arithmetic.choosing import choose
 from geodp.arithmetic.entropy import NotPrivate
 from geodp.inputs import Array
 from geodp.noise.selection import Selection
@@ -130,28 +130,6 @@ def test_parts_of_a_privacy_keep_it_together(privacy: Privacy) -> None:
     assert compose(Selection(part).cost for part in parts).meets(privacy)
     more = split(privacy, [0.4, 0.7, 0.3])
     assert not compose(Selection(part).cost for part in more).meets(privacy)
-
-
-def test_one_of_very_many_is_chosen_with_exactly_known_chances() -> None:
-    """Seven things, of which two have the score 1 and one the score 3; five standard errors, 14 comparisons: 1e-5."""
-    rate, scored, draws = Fraction(1, 2), [2, 0, 1], 20_000
-    total = 7 + 2 * math.expm1(0.5) + math.expm1(1.5)
-    chances = {(0, k): 1.0 / total for k in range(7)}
-    chances |= {(1, k): math.expm1(0.5) / total for k in range(2)} | {(3, 0): math.expm1(1.5) / total}
-    source = NotPrivate(4)
-    seen = [choose_among_many(7, scored, rate, source) for _ in range(draws)]
-    assert set(seen) == set(chances)
-    for thing, chance in chances.items():
-        assert abs(seen.count(thing) - draws * chance) < 5.0 * math.sqrt(draws * chance * (1.0 - chance)), thing
-
-
-def test_the_position_among_more_things_than_floats_can_count_is_uniform() -> None:
-    """The last bit of a position below 2^200: five standard errors of 400 draws."""
-    source = NotPrivate(5)
-    positions = [choose_among_many(2**200, [], Fraction(1), source)[1] for _ in range(400)]
-    assert max(positions) < 2**200
-    assert abs(sum(position & 1 for position in positions) - 200) < 50
-    assert abs(sum(position >> 199 for position in positions) - 200) < 50
 
 
 # ---------------------------------------------------------------------- what one record can change

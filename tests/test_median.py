@@ -282,6 +282,11 @@ def test_empty_wild_and_tiny_data_give_a_release_and_a_verdict() -> None:
         private_median(np.zeros((5, 3)), Sphere(2), epsilon=0.01)
 
 
+def test_privacy_without_noise_is_refused_before_anything_is_drawn() -> None:
+    with pytest.raises(ValueError, match="is too much privacy to spend here"):
+        private_median(np.zeros((50, 1)), Ball(Euclidean(1), [0.0], 30.0), epsilon=2.9e140)
+
+
 def test_misuse_is_refused_in_a_sentence() -> None:
     x = some(Sphere(2), 50)
     for wrong, words in (

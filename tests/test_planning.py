@@ -332,7 +332,7 @@ def test_past_the_existence_of_the_law_the_plan_is_for_the_tangent_space_and_say
     found = plan(Ball(SPD(3), np.eye(3), 1.0), 1, 1.0)
     assert found.noise.name == "tangent Laplace"
     assert found.expected_error <= 2.0 * (1.0 + 1e-9), "no two points of the ball are further apart than twice its radius"
-    assert "  this release will say nothing about the data: its expected error exceeds the radius of the ball" in str(found)
+    assert "  this release will say nothing about the data: its likely error exceeds the radius of the ball" in str(found)
     assert found.to_dict()["says_nothing"] is True
     refused = {option.name: option.refusal for option in found.options}
     assert "too wide to draw" in refused["Riemannian Laplace"]

@@ -11,7 +11,7 @@ from typing import Any
 #: A word for an error that with probability 95% is at most this fraction of the radius of the ball.
 WORDS = ((0.05, "precise"), (0.3, "fair"), (1.0, "coarse"))
 
-SAYS_NOTHING = "this release says nothing about the data: its expected error exceeds the radius of the ball"
+SAYS_NOTHING = "this release says nothing about the data: its likely error exceeds the radius of the ball"
 
 
 def verdict(expected: float, error_95: float, radius: float, known: str = "the radius of the ball") -> str:

@@ -8,14 +8,10 @@ and ``w_i > 0`` and a rational ``rate``, if the bits are independent and fair.
 bits of ``u`` revealed so far. It answers only if every comparison has one answer throughout the intervals, and otherwise
 starts again with twice the precision and the same bits followed by new ones. So every answer is that of the ideal algorithm.
 A tie has probability zero, and an undecided comparison at the starting precision about ``2^-128``.
-
-:func:`choose_among_many` does the same for very many things, of which most have the score 0 and only the others are listed. Each
-thing has the weight 1, and a thing with the score ``s > 0`` has ``exp(rate s) - 1`` more: together ``exp(rate s)``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
@@ -46,44 +42,6 @@ def choose(scores: Sequence[int], rate: Fraction, entropy: Entropy | None = None
         except Undecided:
             bits *= 2
             tape.rewind()
-
-
-def choose_among_many(all_of_them: int, scored: Sequence[int], rate: Fraction, entropy: Entropy | None = None) -> tuple[int, int]:
-    """Chooses one of very many things, with probabilities proportional to the exponentials of ``rate`` times their scores.
-
-    ``scored[s - 1]`` of ``all_of_them`` have the score ``s``, the others 0. The answer is a score and a position: ``(0, k)``
-    is the ``k``-th of all things, and ``(s, k)`` the ``k``-th of those with the score ``s``; both may be the same thing.
-
-    >>> from geodp.arithmetic.entropy import NotPrivate
-    >>> source = NotPrivate(1)
-    >>> draws = [choose_among_many(10**30, [0, 0, 1], Fraction(24), source) for _ in range(1000)]
-    >>> 0.92 < sum(score == 3 for score, _ in draws) / 1000 < 0.98  # exp(72) is 1.86e31: the chance is 0.949
-    True
-    """
-    tape = Tape(OperatingSystem() if entropy is None else entropy)
-    # the number of bits before the point in the largest possible weight, whether or not a thing has that weight
-    bits = _BITS + all_of_them.bit_length() + math.ceil(rate * len(scored) * Fraction(3, 2))
-    while True:
-        try:
-            with working_precision(bits):
-                return _chosen_among_many(all_of_them, scored, rate, tape)
-        except Undecided:
-            bits *= 2
-            tape.rewind()
-
-
-def _chosen_among_many(all_of_them: int, scored: Sequence[int], rate: Fraction, tape: Tape) -> tuple[int, int]:
-    # compute an exponential for every possible score, so that the time does not reveal which scores occur
-    factor, one = interval(rate), enclosed(1.0, 0)
-    each = [one, *((factor * score).exp() - one for score in range(1, len(scored) + 1))]
-    weights = (weight * (arb(count) + enclosed(0.0, 0)) for weight, count in zip(each, (all_of_them, *scored), strict=True))
-    sums = list(accumulate(weights, initial=arb(0)))
-    point = tape.uniform() * sums[-1]
-    score = _place(point, sums)
-    position = ((point - sums[score]) / each[score]).floor().unique_fmpz()
-    if position is None:
-        raise Undecided
-    return score, int(position)
 
 
 def _chosen(scores: list[int], rate: Fraction, weights: Sequence[int], tape: Tape) -> int:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
-
 from geodp.inputs import Array, describe, is_line
 from geodp.manifolds.layout import Layout
 from geodp.manifolds.manifold import Manifold
@@ -115,15 +113,6 @@ class Notation:
         if not isinstance(columns, list) or not all(map(is_line, columns)):
             raise ValueError("the columns of a layout must be lines of text")
         return cls.named(manifold, stored["name"], columns)
-
-    def agrees(self, stored: Any, point: Array) -> bool:
-        """Whether stored cells are this point, up to rounding."""
-        found = self.cells(point)
-        if not isinstance(stored, list) or len(stored) != len(found):
-            return False
-        if self.layout is not None and self.layout.text is not None:
-            return stored == found
-        return bool(np.allclose(np.asarray(stored, dtype=np.float64), np.asarray(found), rtol=1e-9, atol=1e-9))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Notation):

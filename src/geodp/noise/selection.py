@@ -20,15 +20,12 @@ from typing import Any, final
 
 import numpy as np
 
-from geodp.arithmetic.choosing import choose, choose_among_many
+from geodp.arithmetic.choosing import choose
 from geodp.arithmetic.entropy import Entropy
 from geodp.inputs import Array
 from geodp.noise.mechanism import Noise
 from geodp.privacy.cost import Cost, SelectionCost, selection_epsilon
 from geodp.privacy.notions import Privacy
-
-#: Exponents up to this keep numbers short, and are far more than chances need.
-_MOST_EXPONENT = 2000
 
 
 @final
@@ -56,14 +53,6 @@ class Selection:
     def draw(self, scores: Sequence[int], entropy: Entropy | None = None, weights: Sequence[int] | None = None) -> int:
         """The index of the chosen item; ``weights`` are public whole numbers."""
         return choose([int(score) for score in scores], Fraction(self.epsilon) / 2, entropy, weights)
-
-    def draw_among_many(self, all_of_them: int, scored: Sequence[int], entropy: Entropy | None = None) -> tuple[int, int]:
-        """A score and a position, where most of very many things have the score 0: see :func:`choose_among_many`.
-
-        Where the best score would weigh more than ``e^2000`` times the score 0, a smaller epsilon is used, which decides as well.
-        """
-        rate = min(Fraction(self.epsilon) / 2, Fraction(_MOST_EXPONENT, max(1, len(scored))))
-        return choose_among_many(all_of_them, scored, rate, entropy)
 
 
 @final

@@ -423,7 +423,11 @@ class MedianPlan(ProgramPlan):
         return self.descent.expected_error(spread)
 
     def check(self) -> None:
-        assert self.own_cost
+        """Raises if a step with all of the privacy has no noise: no step has more."""
+        descent, cost = self._descent
+        asked = Gradient(descent.manifold.origin, 1.0, descent.budget)
+        privacy: Privacy = PureDP(cost.epsilon) if descent.pure else GaussianDP(cost.mu)
+        self.step(_statistic(descent.manifold, asked), privacy, "laplace" if descent.pure else "gaussian").check()
 
     def flow(self) -> Flow:
         return (yield from descend(self, *self._descent))
